@@ -1,0 +1,46 @@
+"""Every error a user can meet: what was wrong, where, and what to do.
+
+Sizes, policies and tables that make no sense are ``ValueError`` subclasses, so that
+``except ValueError`` catches all bad input. A schedule that is well formed but unsafe is a
+``ScheduleViolation`` and carries its violations, each with its trace.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from schedule.verify import Violation
+
+
+class RingError(ValueError):
+    """A ring's sizes are not positive integers. Likely cause: sizes read from a config as text."""
+
+
+class ScheduleError(ValueError):
+    """A schedule's tables do not fit its ring: wrong length, or a slot or module outside it."""
+
+
+class PolicyError(ValueError):
+    """A policy can't be found, can't be called, or returned something that is no target."""
+
+
+class ScheduleViolation(ValueError):
+    """The schedule is unsafe.
+
+    ``violations`` holds the first violation of each violated property; each carries the
+    trace that leads to it. Likely cause: a refill target computed for another ring.
+    """
+
+    def __init__(self, violations: tuple[Violation, ...]) -> None:
+        assert violations, "a ScheduleViolation names at least one violation"
+        self.violations = violations
+        super().__init__("\n".join(str(violation) for violation in violations))
+
+
+class OffloadError(ValueError):
+    """A model can't be offloaded as asked. Nothing was changed; the message says what to do."""
+
+
+class ModuleNotResident(RuntimeError):
+    """With ``on_miss="raise"``: a module arrived and its slot did not hold its weights."""

@@ -1,0 +1,184 @@
+"""A schedule: a policy worked out for one ring, as plain immutable data.
+
+Everything else reads this one object: ``verify`` checks it, ``machine`` runs it,
+``program`` lowers it to operations on streams, and the runtime executes those.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from schedule.errors import ScheduleError
+from schedule.ring import EMPTY, Ring
+
+
+class Refill(NamedTuple):
+    """A host-to-device copy of a module's weights into a slot."""
+
+    slot: int
+    module: int
+
+
+Refills = tuple[Refill, ...]
+
+PRELOAD, ENTER, BEFORE, RUN, AFTER, LEAVE = "preload", "enter", "before", "run", "after", "leave"
+
+
+class Moment(NamedTuple):
+    """One thing that happens in a walk over a schedule, in host order.
+
+    half: RUN when the module runs out of its slot, else where the refill was issued
+          (PRELOAD, ENTER, BEFORE, AFTER or LEAVE).
+    step: how many modules ran since the start, the one that this boundary belongs to
+          not counted; it grows across passes.
+    """
+
+    half: str
+    step: int
+    slot: int
+    module: int
+
+    def text(self, modules: int) -> str:
+        """This moment in words, for a ring of that many modules."""
+        number, module = divmod(self.step, modules)
+        if self.half == RUN:
+            return f"pass {number}: module {self.module} runs from slot {self.slot}"
+        where = {
+            PRELOAD: "preload",
+            ENTER: f"pass {number}, on enter",
+            LEAVE: f"pass {number}, on leave",
+        }.get(self.half, f"pass {number}, {self.half} module {module}")
+        return f"{where}: refill of module {self.module} into slot {self.slot}"
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """Which slot each step uses, and which refills each boundary issues.
+
+    ring:    the sizes; N modules, K slots.
+    policy:  the name of the policy that it came from.
+    slot_of: by step; a step is a position in the period (pass and module), so its length is
+             N times the number of passes in a period, and step p runs module p % N.
+    preload: the refills before the first pass.
+    enter, leave:  by pass of the period.
+    before, after: by step.
+    Raises ScheduleError when a table has the wrong length or names a slot or module outside
+    the ring. Whether the schedule is safe is another question: ``verify`` answers it.
+    """
+
+    ring: Ring
+    policy: str
+    slot_of: tuple[int, ...]
+    preload: Refills
+    enter: tuple[Refills, ...]
+    before: tuple[Refills, ...]
+    after: tuple[Refills, ...]
+    leave: tuple[Refills, ...]
+
+    def __post_init__(self) -> None:
+        modules = self.ring.modules
+        steps = len(self.slot_of)
+        if steps == 0 or steps % modules:
+            raise ScheduleError(
+                f"slot_of has {steps} steps; give one slot a module and pass, "
+                f"a positive multiple of {modules}"
+            )
+        for name, length in (
+            ("enter", steps // modules),
+            ("before", steps),
+            ("after", steps),
+            ("leave", steps // modules),
+        ):
+            if len(getattr(self, name)) != length:
+                raise ScheduleError(
+                    f"{name} has {len(getattr(self, name))} entries; this period needs {length}"
+                )
+        for step, slot in enumerate(self.slot_of):
+            _inside("slot", slot, self.ring.slots, f"slot_of[{step}] of policy {self.policy}")
+        for name in ("enter", "before", "after", "leave"):
+            for position, refills in enumerate(getattr(self, name)):
+                self._check(refills, f"{name}[{position}] of policy {self.policy}")
+        self._check(self.preload, f"preload of policy {self.policy}")
+
+    def _check(self, refills: Refills, where: str) -> None:
+        for slot, module in refills:
+            _inside("slot", slot, self.ring.slots, where)
+            _inside("module", module, self.ring.modules, where)
+
+    @property
+    def period(self) -> int:
+        """After how many passes the schedule repeats."""
+        return len(self.slot_of) // self.ring.modules
+
+    @property
+    def copies(self) -> int:
+        """How many refills one period issues, the preload apart."""
+        tables = (self.enter, self.before, self.after, self.leave)
+        return sum(len(refills) for table in tables for refills in table)
+
+    def walk(self, periods: int) -> Iterator[Moment]:
+        """All moments in host order: the preload, then that many periods."""
+        modules, steps = self.ring.modules, len(self.slot_of)
+        for slot, module in self.preload:
+            yield Moment(PRELOAD, 0, slot, module)
+        for step in range(periods * steps):
+            position, module = step % steps, step % modules
+            number = position // modules
+            if module == 0:
+                for refill in self.enter[number]:
+                    yield Moment(ENTER, step, *refill)
+            for refill in self.before[position]:
+                yield Moment(BEFORE, step, *refill)
+            yield Moment(RUN, step, self.slot_of[position], module)
+            for refill in self.after[position]:
+                yield Moment(AFTER, step, *refill)
+            if module == modules - 1:
+                for refill in self.leave[number]:
+                    yield Moment(LEAVE, step, *refill)
+
+    def users(self) -> tuple[tuple[int, ...], ...]:
+        """For each slot, the steps of one period that run from it, ascending."""
+        users: list[list[int]] = [[] for _ in range(self.ring.slots)]
+        for step, slot in enumerate(self.slot_of):
+            users[slot].append(step)
+        return tuple(tuple(steps) for steps in users)
+
+    def next_user(self, users: Sequence[Sequence[int]], slot: int, step: int) -> int:
+        """The module that runs first from the slot at or after the step, across the ends of
+        pass and period; EMPTY if none ever does. ``users`` is ``self.users()``."""
+        if not users[slot]:
+            return EMPTY
+        found = bisect_left(users[slot], step % len(self.slot_of))
+        return users[slot][found % len(users[slot])] % self.ring.modules
+
+
+def one_pass(
+    ring: Ring,
+    policy: str,
+    slot_of: Sequence[int],
+    preload: Sequence[Refill],
+    after: Sequence[Sequence[Refill]],
+) -> Schedule:
+    """A schedule that repeats every pass and refills only after a module ran."""
+    return Schedule(
+        ring=ring,
+        policy=policy,
+        slot_of=tuple(slot_of),
+        preload=tuple(preload),
+        enter=((),),
+        before=((),) * len(slot_of),
+        after=tuple(tuple(refills) for refills in after),
+        leave=((),),
+    )
+
+
+def _inside(word: str, value: object, size: int, where: str) -> None:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise ScheduleError(
+            f"{where}: {word} {value!r} is a {type(value).__name__}; give an integer"
+        )
+    if not 0 <= value < size:
+        raise ScheduleError(f"{where}: {word} {value} is outside this ring: 0 .. {size - 1}")
