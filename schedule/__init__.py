@@ -19,7 +19,7 @@ from schedule.errors import (
 from schedule.policy import Policy
 from schedule.ring import Ring
 from schedule.table import Refill, Schedule
-from schedule.verify import Findings, Verified, check, verify
+from schedule.verifier import Findings, Verified, check, verify
 
 RINGPROOF = "ringproof"
 """Marks this package as Ringproof's: other packages named ``schedule`` exist."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from schedule.verify import Violation
+    from schedule.verifier import Violation
 
 
 class RingError(ValueError):

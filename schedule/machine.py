@@ -96,9 +96,9 @@ def objection(state: State, event: Event, next_user: NextUser) -> Objection | No
             if state.moving[slot] != EMPTY:
                 return Objection(WAW, slot)
             # Ownership: the module that the slot's next run reads is already there.
-            if state.holds[slot] != EMPTY:
-                if state.holds[slot] == next_user(slot, state.step) and module != state.holds[slot]:
-                    return Objection(OWNERSHIP, slot)
+            held = state.holds[slot]
+            if held != EMPTY and held == next_user(slot, state.step) and module != held:
+                return Objection(OWNERSHIP, slot)
         case ModuleBegins(slot, module):
             # RAW: a copy that has not landed has not written all bytes.
             if state.moving[slot] != EMPTY:

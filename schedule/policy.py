@@ -13,14 +13,18 @@ Every function here must stay ordinary arithmetic and comparisons on its argumen
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any, TypeVar
 
 from schedule.budget import OutOfBudget, within_budget
 from schedule.errors import PolicyError
 from schedule.ring import EMPTY, Ring, Sizes, Slots
 from schedule.table import Refill, Schedule, one_pass
+
+Result = TypeVar("Result")
 
 SlotMap = Callable[[int, Sizes], int]
 """(step, ring) -> the slot that this step's module runs from."""
@@ -174,8 +178,7 @@ def target_refills(
     if module is None:
         return ()
     call = (
-        f"policy returned {module!r} for "
-        f"(index={step}, slots={ring.slots}, modules={ring.modules})"
+        f"policy returned {module!r} for (index={step}, slots={ring.slots}, modules={ring.modules})"
     )
     if isinstance(module, bool) or not isinstance(module, int):
         raise PolicyError(
@@ -242,21 +245,24 @@ def from_target(function: Target, ring: Ring) -> Schedule:
     return of_target(function)(ring)
 
 
-def guarded(function: Target, name: str) -> Target:
+def guarded(function: Callable[..., Result], name: str) -> Callable[..., Result]:
     """The function, under a budget of steps, its exceptions turned into PolicyError."""
 
-    def target(index: int, slots: int, modules: int) -> int | None:
-        call = f"{name}(index={index}, slots={slots}, modules={modules})"
+    @functools.wraps(function, updated=())
+    def call(*arguments: Any) -> Result:
         try:
-            return within_budget(function, index, slots, modules)
+            return within_budget(function, *arguments)
         except OutOfBudget as error:
-            raise PolicyError(f"{call} {error}; a target is plain arithmetic") from error
+            raise PolicyError(
+                f"{name}{arguments} {error}; a policy is plain arithmetic on its arguments"
+            ) from error
         except Exception as error:
             raise PolicyError(
-                f"{call} raised {type(error).__name__}: {error}; return a module or None"
+                f"{name}{arguments} raised {type(error).__name__}: {error}; "
+                f"arguments are (index, slots, modules), the result a module or None"
             ) from error
 
-    return target
+    return call
 
 
 def _name(function: object) -> str:

@@ -57,4 +57,4 @@ class Slots(tuple[int, ...]):
         return cls((EMPTY,) * slots)
 
     def put(self, slot: int, value: int) -> Slots:
-        return Slots(self[:slot] + (value,) + self[slot + 1 :])
+        return Slots((*self[:slot], value, *self[slot + 1 :]))

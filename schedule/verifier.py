@@ -191,9 +191,7 @@ def _explain(schedule: Schedule, name: str, position: int, slot: int, needs: int
     refills = [at for at in range(run) if trace[at].half != RUN and trace[at].slot == slot]
     has = trace[refills[-1]].module if refills else EMPTY
     limit = position if name == OWNERSHIP else run
-    brought = max(
-        (at for at in refills if at < limit and trace[at].module == needs), default=None
-    )
+    brought = max((at for at in refills if at < limit and trace[at].module == needs), default=None)
     others = [at for at in refills if trace[at].module != needs and at > (brought or -1)]
     replaced = position if name == OWNERSHIP else min(others, default=None)
     reads = f"module {has}'s weights" if has != EMPTY else "a slot that nothing was copied into"
@@ -205,7 +203,9 @@ def _explain(schedule: Schedule, name: str, position: int, slot: int, needs: int
             f"next run reads; module {needs} then {then}"
         )
     elif name == PROGRESS:
-        found = "finds its own only by an earlier refill's luck" if has == needs else f"reads {reads}"
+        found = (
+            "finds its own only by an earlier refill's luck" if has == needs else f"reads {reads}"
+        )
         sentence = (
             f"{trace[run].text(modules)}, but since the slot's last run of another module "
             f"nothing refilled it with module {needs}; it {found}"

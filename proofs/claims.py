@@ -1,0 +1,163 @@
+"""The claims, in the order of ARCHITECTURE.md, each with its obligations."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from proofs.agreement import BOUND, disagreement
+from proofs.obligation import Obligation, System
+from proofs.rules import equivalence_claim, failure_claim
+from proofs.sizes import (
+    FIVE_TWO,
+    closure,
+    in_range,
+    policy_obligations,
+    preload,
+    restored,
+    scan,
+    step,
+)
+from proofs.theorems import machine_claim, soundness_claim
+
+EXPECTED_OBLIGATIONS = 44
+"""A run with fewer obligations is not a pass: something was dropped unseen."""
+
+FIRST = {"N": 5, "K": 2, "s": 1}
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """number, title, statement: for people.   bound: for which sizes it is shown.
+    obligations: decided by Z3, all of them for the claim to be proved.
+    search: for a claim to a bound, instead: the first counterexample by enumeration, or None."""
+
+    number: int
+    title: str
+    statement: str
+    bound: str
+    obligations: tuple[Obligation, ...] = ()
+    search: Callable[[], str | None] | None = None
+
+
+ALL = "all N and K"
+
+
+def claims(system: System) -> tuple[Claim, ...]:
+    """Every claim about this code."""
+    return (
+        Claim(
+            0,
+            "machine",
+            "the state machine allows exactly what ownership, identity, RAW, WAR and WAW allow",
+            "every state and event",
+            tuple(machine_claim(system)),
+        ),
+        Claim(
+            1,
+            "soundness",
+            "ownership and progress imply identity for ever: any slot map, any refills",
+            ALL,
+            tuple(soundness_claim(system)),
+        ),
+        Claim(
+            2,
+            "policies",
+            "derived refills are owned and in time for any slot map; so are slot_local's; "
+            "every named slot map stays within the slots",
+            ALL,
+            tuple(_policy_claim(system)),
+        ),
+        Claim(
+            3,
+            "modular",
+            "the old rule is violated exactly for 1 < K < N with N % K != 0, in the first pass: "
+            "module 0 replaces module N - N % K, which then reads it",
+            ALL,
+            tuple(failure_claim(system)),
+        ),
+        Claim(
+            4,
+            "equivalence",
+            "slot_local is i + K, else i % K, for K < N; chain is slot_local without refills of "
+            "a module that is there",
+            ALL,
+            tuple(equivalence_claim(system)),
+        ),
+        Claim(
+            6,
+            "closure",
+            "what a pass takes for granted is there at its start and again at its end, "
+            "for every named policy",
+            ALL,
+            tuple(_closure_claim(system)),
+        ),
+        Claim(
+            10,
+            "agreement",
+            "the tables that the policies make: local check, machine and definitions agree, "
+            "verdicts as claimed",
+            f"all rings to {BOUND}x{BOUND}",
+            search=lambda: disagreement(system),
+        ),
+    )
+
+
+def _policy_claim(system: System) -> list[Obligation]:
+    policy = system.policy
+    maps = {p.name: p for p in policy.NAMED.values() if p.slot_of is not policy.cyclic_slot}
+    maps["cyclic"] = policy.modular
+    return [
+        *(
+            Obligation(
+                f"{name}: slots",
+                "every step's slot is one of the ring's",
+                in_range(p.slot_of, p.least_slots),
+                FIVE_TWO,
+            )
+            for name, p in maps.items()
+        ),
+        Obligation(
+            "scan",
+            "one step of the backward scan finds next users, for any slot map",
+            scan(system),
+            FIVE_TWO,
+        ),
+        Obligation(
+            "preload",
+            "the preload of a slot's first user makes the slot ready, for any slot map",
+            preload(system),
+            FIRST,
+        ),
+        Obligation(
+            "derived: step",
+            "a step with its derived refill keeps every slot ready, for any slot map",
+            step(system, None, None),
+            FIVE_TWO,
+        ),
+        *policy_obligations(system, "slot_local", policy.slot_local_target),
+    ]
+
+
+def _closure_claim(system: System) -> list[Obligation]:
+    return [
+        Obligation(
+            "next pass",
+            "the next user at a pass's end is the first of the next, for any slot map: all slots "
+            "that are ready at the end are so at the start",
+            closure(None),
+            FIRST,
+        ),
+        Obligation(
+            "cyclic",
+            "the same, from the source of the map i % K",
+            closure(system.policy.cyclic_slot),
+            FIRST,
+        ),
+        Obligation(
+            "modular",
+            "modular's last refill of each slot is the slot's first user, K < N",
+            restored(system),
+            {"N": 5, "K": 3, "s": 0, "j": 3},
+        ),
+    ]

@@ -1,0 +1,201 @@
+"""Run ordinary Python on symbolic integers, path by path.
+
+Where Python asks for the truth of a condition the run *decides*: if both outcomes are possible,
+the other one is put aside and explored later, never dropped. ``explore`` yields every path with
+its conditions and its result.
+
+Multiplication and division are not given to the solver. A product of two unknowns is a fresh
+integer; ``a // b`` and ``a % b`` are Euclid's equation a = b*q + r, 0 <= r < b; and for every two
+products that share a factor the run adds instances of one lemma (PRODUCT_LEMMA), which is an
+obligation of its own. What reaches the solver is linear, so that it answers, and the same with
+every seed. It may find models that are no integers of this world; hence it proves, and
+refutation is left to enumeration.
+
+Anything that can't be followed raises ``NotFollowed`` and marks the run, so that a function
+which swallows the exception is still not taken for followed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, Generic, NoReturn, TypeVar
+
+import z3
+
+from proofs.integers import SymBool, SymInt, formula
+
+PRODUCT_LEMMA = "f >= 0 and x >= y + k imply f*x >= f*y + k*f"
+PATHS, DECISIONS, RESOURCES = 2_000, 250, 20_000_000
+
+Result = TypeVar("Result")
+
+
+class NotFollowed(BaseException):
+    """The symbolic run can't go on. Not an Exception: the policy must not swallow it."""
+
+
+class DeadPath(BaseException):
+    """Neither outcome of a decision is possible: no integers take this path."""
+
+
+@dataclass(slots=True)
+class Run:
+    """One execution along one path.
+
+    prefix:     the decisions to repeat.
+    conditions: what holds on this path, as Z3 terms.
+    forks:      the prefixes of the paths put aside.
+    products:   the name of each fresh integer that stands for a product, and its two factors.
+    lost:       why the run can't be followed, if so.
+    """
+
+    prefix: tuple[bool, ...] = ()
+    conditions: list[Any] = field(default_factory=list)
+    decisions: list[bool] = field(default_factory=list)
+    forks: list[tuple[bool, ...]] = field(default_factory=list)
+    products: dict[str, tuple[SymInt, SymInt]] = field(default_factory=dict)
+    quotients: dict[tuple[Any, ...], tuple[SymInt, SymInt]] = field(default_factory=dict)
+    solver: Any = field(default_factory=lambda: new_solver(0))
+    count: int = 0
+    lost: str | None = None
+
+    def integer(self, name: str) -> SymInt:
+        """The unknown integer of that name."""
+        return SymInt(self, ((name, 1),), 0)
+
+    def number(self, value: int) -> SymInt:
+        """A known integer, in a symbolic one's wrapping."""
+        return SymInt(self, (), value)
+
+    def fresh(self, hint: str) -> SymInt:
+        """A new unknown; the same one whenever the same path is run again."""
+        self.count += 1
+        return self.integer(f"{hint}!{self.count}")
+
+    def assume(self, *conditions: SymBool | bool) -> None:
+        """Restrict the path to integers for which the conditions hold."""
+        for condition in conditions:
+            self._hold(formula(condition))
+
+    def _hold(self, condition: Any) -> None:
+        self.conditions.append(condition)
+        self.solver.add(condition)
+
+    def not_followed(self, why: str) -> NoReturn:
+        """Mark the run and stop it."""
+        self.lost = self.lost or why
+        raise NotFollowed(why)
+
+    def decide(self, condition: SymBool) -> bool:
+        """The truth of the condition on this path."""
+        if isinstance(condition.term, bool):
+            return condition.term
+        if len(self.decisions) >= DECISIONS:
+            self.not_followed(f"a loop or recursion with more than {DECISIONS} decisions")
+        if len(self.decisions) < len(self.prefix):
+            outcome = self.prefix[len(self.decisions)]
+        else:
+            outcome = self._possible(condition.term)
+            other = self._possible(z3.Not(condition.term))
+            if not outcome and not other:
+                raise DeadPath
+            if outcome and other:
+                self.forks.append((*self.decisions, False))
+        self.decisions.append(outcome)
+        self._hold(condition.term if outcome else z3.Not(condition.term))
+        return outcome
+
+    def _possible(self, condition: Any) -> bool:
+        # An unknown counts as possible: one path too many costs time, one too few the proof.
+        return bool(self.solver.check(condition) != z3.unsat)
+
+    def product(self, x: SymInt, y: SymInt) -> SymInt:
+        """x * y, multiplied out; each product of two unknowns is a fresh integer."""
+        total = x.scale(y.constant) + y.scale(x.constant) - x.constant * y.constant
+        for name, n in x.terms:
+            for other, m in y.terms:
+                total = total + self._known(*sorted((name, other))).scale(n * m)
+        return total
+
+    def _known(self, name: str, other: str) -> SymInt:
+        product = f"{name}*{other}"
+        value = self.integer(product)
+        if product not in self.products:
+            f, x = self.integer(name), self.integer(other)
+            for factor, rest in ((f, x), (x, f)):
+                self._lemma(factor, rest, value, self.number(0), self.number(0))
+                for older, (g, y) in self.products.items():
+                    for shared, remaining in ((g, y), (y, g)):
+                        if shared.terms == factor.terms:
+                            self._lemma(factor, rest, value, remaining, self.integer(older))
+            self.products[product] = (f, x)
+        return value
+
+    def _lemma(self, f: SymInt, x: SymInt, fx: SymInt, y: SymInt, fy: SymInt) -> None:
+        """Instances of the product lemma between f*x and f*y, both ways round."""
+        for k in (-1, 0, 1, 2):
+            for a, fa, b, fb in ((x, fx, y, fy), (y, fy, x, fx)):
+                premise = z3.And(formula(f >= 0), formula(a >= b + k))
+                self._hold(z3.Implies(premise, formula(fa >= fb + f.scale(k))))
+
+    def divide(self, a: SymInt, b: SymInt) -> tuple[SymInt, SymInt]:
+        """Floor quotient and remainder, by Euclid's equation."""
+        if b == 0:
+            raise ZeroDivisionError("integer division or modulo by zero")
+        if not a.terms and not b.terms:
+            quotient, remainder = divmod(a.constant, b.constant)
+            return self.number(quotient), self.number(remainder)
+        if b < 0:
+            self.not_followed("division by a negative number")
+        key = (a.terms, a.constant, b.terms, b.constant)
+        if key not in self.quotients:
+            q, r = self.fresh("q"), self.fresh("r")
+            self.assume(a == b * q + r, r >= 0, r < b)
+            self.quotients[key] = (q, r)
+        return self.quotients[key]
+
+
+@dataclass(frozen=True, slots=True)
+class Path(Generic[Result]):
+    """One way through: what holds on it, the products that it used, and what came out."""
+
+    conditions: tuple[Any, ...]
+    products: dict[str, tuple[SymInt, SymInt]]
+    result: Result
+
+
+def explore(body: Callable[[Run], Result]) -> Iterator[Path[Result]]:
+    """Every path of ``body``. NotFollowed if one can't be followed, or if there are too many."""
+    pending: list[tuple[bool, ...]] = [()]
+    for _ in range(PATHS):
+        if not pending:
+            return
+        run = Run(prefix=pending.pop())
+        try:
+            result = body(run)
+        except DeadPath:
+            continue
+        finally:
+            if run.lost is not None:
+                raise NotFollowed(run.lost)
+            pending += run.forks
+        if len(run.decisions) < len(run.prefix):
+            raise NotFollowed("it decides otherwise when run again: it is random or keeps state")
+        yield Path(tuple(run.conditions), run.products, result)
+    raise NotFollowed(f"more than {PATHS} paths")
+
+
+def satisfiable(conditions: list[Any], seed: int = 0) -> Any:
+    """z3.sat, z3.unsat or z3.unknown, in a fresh solver."""
+    solver = new_solver(seed)
+    solver.add(*conditions)
+    return solver.check()
+
+
+def new_solver(seed: int) -> Any:
+    """A solver with a limit on its work, not on its time: the same answer on every machine."""
+    solver = z3.Solver()
+    solver.set("rlimit", RESOURCES)
+    solver.set("random_seed", seed)
+    return solver
