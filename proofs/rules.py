@@ -40,7 +40,7 @@ def failure_claim(system: System) -> list[Obligation]:
         held, moving = OneSlot(run, zero, now), OneSlot(run, zero, EMPTY)
         state = machine.State(last + 1, held, moving, EMPTY)
         begins = machine.CopyBegins(slot_of(refill, ring), refill)
-        result = machine.transition(state, begins, NextUserAt(run, ((last + 1, later),)))
+        result = machine.transition(state, begins, NextUserAt(run, zero, ((last + 1, later),)))
         if not isinstance(result, machine.Objection):
             return Failure("no objection to the refill that replaces the victim")
         named = both(run, refill == 0, result.slot == 0, now == victim, later == victim)
@@ -58,7 +58,7 @@ def failure_claim(system: System) -> list[Obligation]:
         held, moving = OneSlot(run, zero, run.number(0)), OneSlot(run, zero, EMPTY)
         state = machine.State(victim, held, moving, EMPTY)
         begins = machine.ModuleBegins(slot_of(victim, ring), victim)
-        result = machine.transition(state, begins, NextUserAt(run, ()))
+        result = machine.transition(state, begins, NextUserAt(run, zero, ()))
         if not isinstance(result, machine.Objection):
             return Failure("no objection to the run that reads another module's weights")
         return both(run, result.slot == 0, result.property == machine.IDENTITY)

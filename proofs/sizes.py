@@ -12,7 +12,15 @@ from typing import Any
 
 from proofs.integers import both
 from proofs.obligation import EMPTY, Failure, Goal, Obligation, System
-from proofs.slotfile import AnySlotMap, NextUserAt, OneSlot, SlotOf, SymbolicRing, any_ring, next_users
+from proofs.slotfile import (
+    AnySlotMap,
+    NextUserAt,
+    OneSlot,
+    SlotOf,
+    SymbolicRing,
+    any_ring,
+    next_users,
+)
 from proofs.symbolic import Run
 from proofs.theorems import in_host_order
 
@@ -72,7 +80,7 @@ def preload(system: System) -> Callable[[Run], Goal]:
         nothing = OneSlot(run, s, EMPTY)
         state = machine.State(run.number(0), nothing, nothing, EMPTY)
         events = [machine.CopyBegins(s, first), machine.CopyLands(s)]
-        asked = NextUserAt(run, ((run.number(0), first),))
+        asked = NextUserAt(run, s, ((run.number(0), first),))
         after = in_host_order(system, state, events, asked)
         if isinstance(after, machine.Objection):
             return Failure(after.property)
@@ -110,7 +118,7 @@ def step(
             goal = policy.derived_target(i, later if slot_i == s else run.fresh("other"))
         holds, moving = OneSlot(run, s, owner), OneSlot(run, s, EMPTY)
         state = machine.State(i, holds, moving, EMPTY)
-        asked = NextUserAt(run, ((i, owner), (i + 1, later)))
+        asked = NextUserAt(run, s, ((i, owner), (i + 1, later)))
         events = [machine.ModuleBegins(slot_i, i), machine.ModuleEnds(slot_i)]
         state = in_host_order(system, state, events, asked)
         if isinstance(state, machine.Objection):

@@ -61,15 +61,16 @@ class AnySlotMap:
 
 @dataclass(frozen=True, slots=True)
 class NextUserAt:
-    """The next user of one slot at some steps; asked for any other step, it answers anything."""
+    """The next user of one slot at some steps; asked for another slot or step, anything."""
 
     run: Run
+    slot: SymInt
     known: tuple[tuple[SymInt, SymInt], ...]
 
     def __call__(self, slot: Any, step: Any) -> SymInt:
         for at, user in self.known:
             difference = step - at
-            if not difference.terms and difference.constant == 0:
+            if not difference.terms and difference.constant == 0 and slot == self.slot:
                 return user
         return self.run.fresh("unasked")
 
@@ -96,7 +97,9 @@ def next_users(
 
     def none_in(start: Any, end: Any) -> SymBool:
         between = [both(run, start <= point, point < end) for point in points]
-        return both(run, *(opposite(run, both(run, b, u)) for b, u in zip(between, used, strict=True)))
+        return both(
+            run, *(opposite(run, both(run, b, u)) for b, u in zip(between, used, strict=True))
+        )
 
     for step, user, its_own in zip(at, users, used[len(used) - len(users) :], strict=True):
         run.assume(user >= 0, user < ring.modules, its_own)

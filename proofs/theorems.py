@@ -10,7 +10,7 @@ from typing import Any
 
 import z3
 
-from proofs.integers import SymBool, SymInt, both, either, implies, opposite
+from proofs.integers import SymBool, SymInt, both, implies, opposite
 from proofs.obligation import EMPTY, Failure, Goal, Obligation, System
 from proofs.slotfile import NextUserAt, OneSlot
 from proofs.symbolic import PRODUCT_LEMMA, Run
@@ -51,7 +51,7 @@ def machine_claim(system: System) -> list[Obligation]:
                 },
                 "ModuleBegins": {"RAW": moving != EMPTY, "identity": holds != m},
             }[event]
-            asked = NextUserAt(run, ((state.step, owner),))
+            asked = NextUserAt(run, run.integer("s"), ((state.step, owner),))
             result = machine.transition(state, getattr(machine, event)(s, m), asked)
             if isinstance(result, machine.Objection):
                 return allowed or both(run, forbidden[result.property], result.slot == s)
@@ -177,12 +177,14 @@ def soundness_claim(system: System) -> list[Obligation]:
             s, t, m = run.integer("s"), run.integer("t"), run.integer("m")
             run.assume(m >= 0, t == s if here else t != s)
             events = [machine.CopyBegins(t, m), machine.CopyLands(t)]
-            asked = NextUserAt(run, ((state.step, owner),))
+            asked = NextUserAt(run, run.integer("s"), ((state.step, owner),))
             after = in_host_order(system, state, events, asked)
             if isinstance(after, machine.Objection):
                 # Ownership is assumed of every refill; nothing else may object in this slot.
                 return after.property == machine.OWNERSHIP or not here
-            return invariant(run, verifier.refilled(ready, m, owner) if here else ready, after, owner)
+            return invariant(
+                run, verifier.refilled(ready, m, owner) if here else ready, after, owner
+            )
 
         return body
 
@@ -196,7 +198,7 @@ def soundness_claim(system: System) -> list[Obligation]:
             if here and not ready:
                 return True  # progress is assumed: a slot is ready when its run begins
             events = [machine.ModuleBegins(t, p), machine.ModuleEnds(t)]
-            asked = NextUserAt(run, ((state.step + 1, later),))
+            asked = NextUserAt(run, run.integer("s"), ((state.step + 1, later),))
             after = in_host_order(system, state, events, asked)
             if isinstance(after, machine.Objection):
                 return not here
@@ -208,7 +210,7 @@ def soundness_claim(system: System) -> list[Obligation]:
         state, ready, owner = before(run)
         s = run.integer("s")
         run.assume(ready)
-        asked = NextUserAt(run, ((state.step, owner),))
+        asked = NextUserAt(run, run.integer("s"), ((state.step, owner),))
         after = machine.transition(state, machine.ModuleBegins(s, owner), asked)
         return Failure(after.property) if isinstance(after, machine.Objection) else True
 

@@ -1,7 +1,8 @@
-"""Call a user's function with a bound on the lines of Python that it may execute.
+"""Call a user's function with a bound on the instructions of Python that it may execute.
 
-Lines, not seconds: the same function is stopped at the same place on every machine. A loop
-inside one call of a built-in executes no line and is not stopped.
+Instructions, not seconds: the same function is stopped at the same place on every machine. Not
+lines either: ``while True: pass`` executes none. A loop inside one call of a built-in, such as
+``sum(itertools.count())``, executes no instruction and is not stopped.
 """
 
 from __future__ import annotations
@@ -12,31 +13,33 @@ from types import FrameType
 from typing import Any, TypeVar
 
 Result = TypeVar("Result")
-LINES = 100_000
+INSTRUCTIONS = 1_000_000
 
 
 class OutOfBudget(BaseException):
-    """The function executed too many lines. Not an Exception: a policy must not swallow it."""
+    """Too many instructions. Not an Exception, so that a policy does not swallow it."""
 
 
 def within_budget(
     function: Callable[..., Result], *arguments: Any, free: tuple[str, ...] = ()
 ) -> Result:
-    """``function(*arguments)``; OutOfBudget after LINES lines.
+    """``function(*arguments)``; OutOfBudget after INSTRUCTIONS instructions.
 
-    Lines of modules whose top-level package is named in ``free`` are not counted. A trace
+    Those of modules whose top-level package is named in ``free`` are not counted. A trace
     function that is already set (a debugger's, a coverage tool's) is suspended for the call.
     """
-    lines = 0
+    executed = 0
 
     def count(frame: FrameType, event: str, _: Any) -> Any:
-        nonlocal lines
-        if event == "call" and frame.f_globals.get("__name__", "").partition(".")[0] in free:
-            return None
-        if event == "line":
-            lines += 1
-            if lines > LINES:
-                raise OutOfBudget(f"did not return within {LINES} lines of Python")
+        nonlocal executed
+        if event == "call":
+            if frame.f_globals.get("__name__", "").partition(".")[0] in free:
+                return None
+            frame.f_trace_lines, frame.f_trace_opcodes = False, True
+        if event == "opcode":
+            executed += 1
+            if executed > INSTRUCTIONS:
+                raise OutOfBudget(f"did not return within {INSTRUCTIONS:,} instructions")
         return count
 
     before = sys.gettrace()

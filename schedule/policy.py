@@ -58,7 +58,7 @@ class Policy:
                 f"policy {self.name} needs at least {self.least_slots} slots, got {ring.slots}; "
                 f"give more slots or choose single_buffer"
             )
-        slot_of = tuple(self.slot_of(step, ring) for step in range(ring.modules))
+        slot_of = tuple(self._slot(step, ring) for step in range(ring.modules))
         first = first_users(slot_of, ring.slots)
         preload = [Refill(slot, first[slot]) for slot in range(ring.slots) if first[slot] != EMPTY]
         if self.target is None:
@@ -68,6 +68,15 @@ class Policy:
                 target_refills(self.target, slot_of, step, ring) for step in range(ring.modules)
             )
         return one_pass(ring, self.name, slot_of, preload, refills)
+
+    def _slot(self, step: int, ring: Ring) -> int:
+        slot = self.slot_of(step, ring)
+        if isinstance(slot, bool) or not isinstance(slot, int) or not 0 <= slot < ring.slots:
+            raise PolicyError(
+                f"policy {self.name} gives step {step} the slot {slot!r} in {ring}; "
+                f"slots are the integers 0 .. {ring.slots - 1}"
+            )
+        return slot
 
 
 # ---- slot maps

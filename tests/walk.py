@@ -2,16 +2,17 @@
 
 Written apart from ``schedule`` (which it imports for a type annotation only), to be compared
 with it. It lays out all moments of a few periods in one list, remembers what each slot held
-before each moment, and answers every "next" and "last" by walking along that list. With N
-modules, P passes a period and C copies a period, a walk over R periods lists about R (N P + C)
-moments and takes at worst the square of that; a period more than is judged is laid out, so that
-a search forward always meets the slot's next run if there is one.
+before each moment, and answers every "next" and "last" by going forward or backward through
+all moments of the slot. With N modules, P passes and C copies a period, R periods are about
+R (N P + C) moments; the searches take at worst the square of that (one slot), mostly far less,
+since what a search looks for is seldom far away. What needs a search forward is judged in all
+periods but the last one, so that the slot's next run is always met if there is one.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import islice, pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -38,7 +39,8 @@ class Verdict:
     """What the walk saw.
 
     log: every moment.   held: by moment, what its slot held just before it.
-    ownership, progress, identity, closure: the first moment that violates it, or None.
+    first: for each violated property, where in the log it is violated first: ownership by a
+    refill; progress, identity and closure by a run.
     own: refills that copy what the slot already holds.   idle: refills into a slot from which
     nothing runs.   unread: refills that another refill follows before a run of the slot.
     These three name the step within its period, and hold what happened in any period.
@@ -46,10 +48,7 @@ class Verdict:
 
     log: tuple[Place, ...]
     held: tuple[int, ...]
-    ownership: Place | None
-    progress: Place | None
-    identity: Place | None
-    closure: Place | None
+    first: dict[str, int]
     own: frozenset[Place]
     idle: frozenset[Place]
     unread: frozenset[Place]
@@ -57,35 +56,49 @@ class Verdict:
     @property
     def violated(self) -> dict[str, Place]:
         """By the name of each violated property: the first moment that violates it."""
-        names = ("ownership", "progress", "identity", "closure")
-        return {name: place for name in names if (place := getattr(self, name)) is not None}
+        return {name: self.log[at] for name, at in self.first.items()}
 
 
 def walk(schedule: Schedule, periods: int = 4) -> Verdict:
     """Walk that many periods; ownership and thrift are judged in all of them but the last."""
     log, starts = lay_out(schedule, periods)
     held = contents(log)
-    judged = range(starts[-2])
     runs = [at for at in range(len(log)) if log[at].half == RUN]
-    refills = [at for at in judged if log[at].half != RUN]
+    refills = [at for at in range(starts[-2]) if log[at].half != RUN]
     period = len(schedule.slot_of)
 
-    def first(places: Iterable[int]) -> Place | None:
-        return next((log[at] for at in places), None)
+    lanes: dict[int, list[Place]] = {}
+    seat = []  # by moment: its index in its slot's lane
+    for place in log:
+        lane = lanes.setdefault(place.slot, [])
+        seat.append(len(lane))
+        lane.append(place)
+
+    def earlier(at: int) -> list[Place]:
+        """What happened to this moment's slot before it, the latest first."""
+        return lanes[log[at].slot][: seat[at]][::-1]
+
+    def later(at: int) -> list[Place]:
+        """What happens to this moment's slot after it, the earliest first."""
+        return lanes[log[at].slot][seat[at] + 1 :]
 
     def in_period(places: Iterable[int]) -> frozenset[Place]:
         return frozenset(log[at]._replace(step=log[at].step % period) for at in places)
 
+    faults: dict[str, Iterable[int]] = {
+        "ownership": (at for at in refills if steals(log[at], held[at], later(at))),
+        "progress": (at for at in runs if not brought(log[at], earlier(at))),
+        "identity": (at for at in runs if held[at] != log[at].module),
+        "closure": unprovided(log, held, starts),
+    }
+
     return Verdict(
         log=tuple(log),
         held=tuple(held),
-        ownership=first(at for at in refills if steals(log, held, at)),
-        progress=first(at for at in runs if not brought(log, at)),
-        identity=first(at for at in runs if held[at] != log[at].module),
-        closure=first(unprovided(log, held, starts)),
+        first={name: at for name, places in faults.items() for at in islice(places, 1)},
         own=in_period(at for at in refills if held[at] == log[at].module),
-        idle=in_period(at for at in refills if next_run(log, at) is None),
-        unread=in_period(at for at in refills if refilled_again(log, at)),
+        idle=in_period(at for at in refills if next_run(later(at)) is None),
+        unread=in_period(at for at in refills if refilled_again(later(at))),
     )
 
 
@@ -120,32 +133,29 @@ def contents(log: list[Place]) -> list[int]:
     return held
 
 
-def next_run(log: list[Place], at: int) -> Place | None:
-    """The first run from this moment's slot after it."""
-    slot = log[at].slot
-    for later in range(at + 1, len(log)):
-        if log[later].slot == slot and log[later].half == RUN:
-            return log[later]
+def next_run(later: list[Place]) -> Place | None:
+    """The first run among what happens to a slot later."""
+    for place in later:
+        if place.half == RUN:
+            return place
     return None
 
 
-def steals(log: list[Place], held: list[int], at: int) -> bool:
+def steals(refill: Place, held: int, later: list[Place]) -> bool:
     """Ownership: this refill replaces, by another module, the one that the next run reads."""
-    if held[at] == NOTHING or held[at] == log[at].module:
+    if held in (NOTHING, refill.module):
         return False
-    reader = next_run(log, at)
-    return reader is not None and reader.module == held[at]
+    reader = next_run(later)
+    return reader is not None and reader.module == held
 
 
-def brought(log: list[Place], at: int) -> bool:
+def brought(run: Place, earlier: list[Place]) -> bool:
     """Progress: since the last run of another module in the slot, this run's was refilled."""
-    slot, module = log[at].slot, log[at].module
-    for earlier in range(at - 1, -1, -1):
-        if log[earlier].slot == slot:
-            if log[earlier].half != RUN and log[earlier].module == module:
-                return True
-            if log[earlier].half == RUN and log[earlier].module != module:
-                return False
+    for place in earlier:
+        if place.half != RUN and place.module == run.module:
+            return True
+        if place.half == RUN and place.module != run.module:
+            return False
     return False
 
 
@@ -161,10 +171,6 @@ def unprovided(log: list[Place], held: list[int], starts: list[int]) -> Iterable
                 yield at
 
 
-def refilled_again(log: list[Place], at: int) -> bool:
+def refilled_again(later: list[Place]) -> bool:
     """Thrift: the next thing that happens to the slot is another refill."""
-    slot = log[at].slot
-    for later in range(at + 1, len(log)):
-        if log[later].slot == slot:
-            return log[later].half != RUN
-    return False
+    return bool(later) and later[0].half != RUN

@@ -208,21 +208,18 @@ def test_things_that_are_no_functions(thing: Any) -> None:
     refuse(thing, "a policy is a function (index, slots, modules) -> target or None", repr(thing))
 
 
-CALL = "(index=0, slots=2, modules=3)"
-
-
 @pytest.mark.parametrize(
     ("function", "said"),
     [
-        (raising, "raised IndexError: list index out of range; return a module or None"),
+        (raising, "raised IndexError: list index out of range; arguments are (index, slots, mod"),
         (recursing, "raised RecursionError: "),
-        (endless, f"did not return within {LINES} lines of Python; a target is plain arithmetic"),
+        (endless, f"did not return within {LINES} lines of Python; a policy is plain arithmetic"),
         (endless_and_deaf, f"did not return within {LINES} lines of Python"),
         (endless_below, f"did not return within {LINES} lines of Python"),
     ],
 )
 def test_functions_that_do_not_return(function: Any, said: str) -> None:
-    refuse(function, f"{function.__module__}:{function.__name__}{CALL} {said}")
+    refuse(function, f"{function.__module__}:{function.__name__}(0, 2, 3) {said}")
 
 
 @pytest.mark.parametrize(
@@ -279,8 +276,15 @@ def test_a_policy_of_ones_own() -> None:
     schedule = Policy("mine", lambda step, ring: (ring.modules - 1 - step) % ring.slots)(Ring(3, 2))
     assert schedule.slot_of == (0, 1, 0)
     assert schedule.after == policies.chain(Ring(3, 2)).after
-    with pytest.raises(ScheduleError, match=re.escape("slot -1 is outside this ring: 0 .. 1")):
-        Policy("mine", lambda *_: -1)(Ring(3, 2))
+
+
+@pytest.mark.parametrize("slot", [2, -1, 10**30, True, 1.0, "0", None])
+def test_a_slot_map_that_gives_no_slot(slot: Any) -> None:
+    policy = Policy("mine", lambda step, _: slot if step == 1 else 0)
+    with pytest.raises(PolicyError) as caught:
+        policy(Ring(3, 2))
+    assert f"policy mine gives step 1 the slot {slot!r} in " in str(caught.value)
+    assert "slots are the integers 0 .. 1" in str(caught.value)
 
 
 # ---- the budget

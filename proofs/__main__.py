@@ -1,0 +1,87 @@
+"""``python -m proofs``: all claims and mutants. ``python -m proofs policy pkg.module:function``."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+from proofs.obligation import System
+from proofs.prove import Result, prove_all, total
+from proofs.report import Verdict, row
+from proofs.user import PolicyResult, prove_policy
+from schedule.errors import PolicyError
+from schedule.loading import load
+from schedule.timeline import show_violation
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The exit code is the verdict's."""
+    parser = argparse.ArgumentParser(
+        prog="python -m proofs",
+        description="Prove Ringproof's claims for all sizes, or prove or refute a policy.",
+        epilog="exit codes: " + ", ".join(f"{verdict.value} {verdict.name}" for verdict in Verdict),
+    )
+    commands = parser.add_subparsers(dest="command")
+    policy = commands.add_parser("policy", help="prove or refute a policy for all sizes")
+    policy.add_argument("name", help="pkg.module:function, or a named policy")
+    chosen = parser.parse_args(arguments)
+    if chosen.command == "policy":
+        return one_policy(chosen.name)
+    return everything()
+
+
+def everything() -> int:
+    """All claims and mutants, printed as they are decided."""
+    results = []
+    for result in prove_all(System()):
+        print(_text(result), flush=True)
+        results.append(result)
+    verdict, line = total(results)
+    print(line)
+    return verdict.value
+
+
+def _text(result: Result) -> str:
+    reason = f"\n{'':<15} {result.reason}" if result.reason else ""
+    if result.engine:
+        name = f"claim {result.name}"
+        return (
+            row(result.verdict, name, result.statement, result.engine, result.bound, result.size)
+            + reason
+        )
+    refuted = result.verdict is Verdict.PROVED
+    word = "REFUTED" if refuted else result.verdict.name
+    return f"{word:<15} mutant '{result.name}' {result.statement}; smallest: {result.size}{reason}"
+
+
+def one_policy(name: str) -> int:
+    """Prove or refute one policy."""
+    try:
+        policy = load(name)
+    except PolicyError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return Verdict.USAGE.value
+    result = prove_policy(policy)
+    if result.verdict is Verdict.USAGE:
+        print(f"error: {result.reason}", file=sys.stderr)
+    else:
+        print(policy_text(result))
+    return result.verdict.value
+
+
+def policy_text(result: PolicyResult) -> str:
+    """The result in words; a violated one with its smallest ring and trace."""
+    if result.verdict is Verdict.PROVED:
+        size = f"{result.obligations} obligations on {result.paths} paths"
+        text = "every schedule of it is safe"
+        return row(result.verdict, result.policy, text, result.engine, result.bound, size)
+    if result.smallest is None:
+        return f"{result.verdict.name:<15} {result.policy}: {result.reason}"
+    ring = result.smallest.schedule.ring
+    head = f"{result.verdict.name:<15} {result.policy}: smallest N={ring.modules}, K={ring.slots}"
+    return f"{head} ({result.engine}, {result.bound})\n{show_violation(result.smallest)}"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

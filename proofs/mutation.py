@@ -1,0 +1,103 @@
+"""Change the source of the code under proof, and find where the change shows first.
+
+A mutant is a change of source text, so that it is the real code with one fault, and not a second
+copy of it.
+"""
+
+from __future__ import annotations
+
+import inspect
+from dataclasses import dataclass, replace
+from itertools import product
+from types import ModuleType
+from typing import Any
+
+from proofs.agreement import disagreement
+from proofs.obligation import System
+from schedule.ring import EMPTY, Ring
+from schedule.table import Refill, one_pass
+
+
+class StaleMutant(Exception):
+    """A mutant's text is not in the source, or not once: the code changed, the mutant must too."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mutant:
+    """name: the fault.   module: which module of the System is changed.
+    before, after: the text replaced.   claim, obligation: what must refute it.
+    smallest: the pinned counterexample."""
+
+    name: str
+    module: str
+    before: str
+    after: str
+    claim: int
+    obligation: str | None
+    smallest: str
+
+
+def apply(mutant: Mutant, system: System) -> System:
+    """The system with the fault in it. StaleMutant if the text is not there exactly once."""
+    original = getattr(system, mutant.module)
+    source = inspect.getsource(original)
+    if source.count(mutant.before) != 1:
+        raise StaleMutant(f"{mutant.name}: {mutant.before!r} is not once in {original.__name__}")
+    module = ModuleType(original.__name__)
+    module.__package__, module.__file__ = original.__package__, original.__file__
+    code = compile(source.replace(mutant.before, mutant.after), f"<{mutant.name}>", "exec")
+    exec(code, module.__dict__)
+    return replace(system, **{mutant.module: module})
+
+
+def smallest(mutant: Mutant, system: System) -> str:
+    """The smallest counterexample of a mutated system, found by enumeration in order."""
+    if mutant.module == "machine":
+        return shortest_events(system.machine)
+    if mutant.module == "verifier":
+        return smallest_schedule(system.verifier)
+    found = disagreement(system)
+    return found.partition(":")[0] if found else "none"
+
+
+def shortest_events(machine: Any) -> str:
+    """The shortest sequence of events after which this machine and the true one differ. Slot 0
+    is used by modules 1, 2, 1, 2, ..., so that the step matters; slot 1 is used by none."""
+    from schedule import machine as true
+
+    def user(slot: int, step: int) -> int:
+        return 1 + step % 2 if slot == 0 else EMPTY
+
+    alphabet: list[tuple[str, tuple[int, ...]]] = [
+        ("CopyBegins", (slot, module)) for slot, module in ((0, 1), (0, 2), (1, 1))
+    ]
+    alphabet += [("CopyLands", (0,)), ("ModuleBegins", (0, 1)), ("ModuleEnds", (0,))]
+    level: list[tuple[tuple[str, ...], Any, Any]] = [((), true.start(2), machine.start(2))]
+    for _ in range(5):
+        following = []
+        for (path, ours, theirs), (name, arguments) in product(level, alphabet):
+            a = true.transition(ours, getattr(true, name)(*arguments), user)
+            b = machine.transition(theirs, getattr(machine, name)(*arguments), user)
+            here = (*path, f"{name}({', '.join(map(str, arguments))})")
+            if repr(a) != repr(b):
+                return " ".join(here)
+            if not isinstance(a, true.Objection):
+                following.append((here, a, b))
+        level = following
+    return "none"
+
+
+def smallest_schedule(verifier: Any) -> str:
+    """The smallest table of one slot, at most one refill after each module, of which a mutated
+    local check finds something else than the true one."""
+    from schedule import verifier as true
+
+    for modules in (1, 2, 3):
+        choices = [(), *(((0, module),) for module in range(modules))]
+        for after in product(choices, repeat=modules):
+            refills = [[Refill(*refill) for refill in step] for step in after]
+            schedule = one_pass(Ring(modules, 1), "table", (0,) * modules, [Refill(0, 0)], refills)
+            ours, theirs = true.check(schedule), verifier.check(schedule)
+            if [v.property for v in ours.violations] != [v.property for v in theirs.violations]:
+                return f"N={modules}, K=1, after: {after}"
+    return "none"

@@ -1,0 +1,203 @@
+"""Prove or refute a policy that anybody wrote, for all sizes.
+
+Refutation is enumeration in order (N, then K), with the local check: what it finds is the
+smallest ring. Proof is symbolic execution of the policy's own functions. A policy that can't be
+followed, or whose obligations the solver does not prove, is UNKNOWN, with the reason.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import product
+from typing import Any
+
+from proofs.obligation import Obligation, System, discharge
+from proofs.report import Verdict
+from proofs.sizes import FIVE_TWO, closure, in_range, preload, step, target_in_range
+from proofs.slotfile import SymbolicRing
+from proofs.symbolic import NotFollowed, Run
+from schedule.budget import OutOfBudget, within_budget
+from schedule.errors import PolicyError, ScheduleError
+from schedule.policy import Policy, Target, of_target
+from schedule.ring import Ring
+from schedule.verifier import Findings, check
+
+SMALL, LARGE = 12, 64
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyResult:
+    """verdict, engine and bound: what was shown, how, and for which sizes.
+    reason: why not more. smallest: the findings at the smallest ring that is violated."""
+
+    policy: str
+    verdict: Verdict
+    engine: str
+    bound: str
+    obligations: int
+    paths: int
+    reason: str = ""
+    smallest: Findings | None = None
+
+
+def prove_policy(policy: Policy | Target) -> PolicyResult:
+    """PROVED for all N and K, VIOLATED with the smallest ring, USAGE if it is no policy, or
+    UNKNOWN."""
+    try:
+        if not isinstance(policy, Policy):
+            policy = of_target(policy)
+        violated = smallest_violation(policy, rings(policy, SMALL, 0))
+        if violated is not None:
+            return _violated(policy, violated, SMALL)
+        reason = differs_when_wrapped(policy)
+        count = paths = 0
+        for obligation in [] if reason else policy_obligations(policy):
+            outcome = discharge(obligation)
+            count, paths = count + 1, paths + outcome.paths
+            if outcome.vacuous:
+                reason = f"{obligation.name}: vacuous, its witness reaches no path"
+            elif not outcome.proved:
+                reason = f"{obligation.name}: {outcome.reason}"
+            if reason:
+                break
+        if not reason:
+            bound = "all N and K" + (f" >= {policy.least_slots}" * (policy.least_slots > 1))
+            return PolicyResult(policy.name, Verdict.PROVED, "z3", bound, count, paths)
+        violated = smallest_violation(policy, rings(policy, LARGE, SMALL))
+        if violated is not None:
+            return _violated(policy, violated, LARGE)
+        reason = f"{reason}; no ring to {LARGE}x{LARGE} is violated, which proves nothing beyond"
+        return PolicyResult(
+            policy.name, Verdict.UNKNOWN, "z3", "not all N and K", count, paths, reason
+        )
+    except (PolicyError, ScheduleError) as error:
+        name = policy.name if isinstance(policy, Policy) else repr(policy)
+        return PolicyResult(name, Verdict.USAGE, "none", "none", 0, 0, str(error))
+
+
+def _violated(policy: Policy, findings: Findings, bound: int) -> PolicyResult:
+    return PolicyResult(
+        policy.name,
+        Verdict.VIOLATED,
+        "enumeration",
+        f"smallest of the rings to {bound}x{bound}",
+        0,
+        0,
+        smallest=findings,
+    )
+
+
+def rings(policy: Policy, bound: int, done: int) -> Iterator[Ring]:
+    """Rings by N, then K, up to the bound, without those up to ``done``."""
+    for modules, slots in product(range(1, bound + 1), repeat=2):
+        if slots >= policy.least_slots and max(modules, slots) > done:
+            yield Ring(modules, slots)
+
+
+def smallest_violation(policy: Policy, among: Iterator[Ring]) -> Findings | None:
+    """The findings at the first of these rings that is violated."""
+    return next((f for ring in among if not (f := check(policy(ring))).safe), None)
+
+
+def differs_when_wrapped(policy: Policy) -> str:
+    """How the policy tells wrapped numbers from ints, or an empty text. A policy that looks at
+    types, or at anything else than the numbers' values, must not be followed."""
+    for ring in rings(policy, SMALL, 0):
+        for index in range(ring.modules):
+            for function, arguments in _calls(policy, ring, index):
+                call = f"(index={index}, slots={ring.slots}, modules={ring.modules})"
+                run = Run()
+                try:
+                    wrapped = within_budget(function, *arguments(run), free=("z3", "proofs"))
+                except (NotFollowed, OutOfBudget) as error:
+                    return f"not followed: {error}"
+                except Exception as error:
+                    return f"on wrapped numbers it raises {type(error).__name__} at {call}: {error}"
+                plain = function(*arguments(None))
+                same = (wrapped is None) == (plain is None) and bool(wrapped == plain)
+                if not same:
+                    return f"it behaves differently on wrapped numbers than on ints at {call}"
+    return ""
+
+
+def _calls(
+    policy: Policy, ring: Ring, index: int
+) -> Iterator[tuple[Callable[..., Any], Callable[[Run | None], tuple[Any, ...]]]]:
+    """The policy's functions, and their arguments for this ring: wrapped in a run, or plain."""
+
+    def number(run: Run | None, value: int) -> Any:
+        return value if run is None else run.number(value)
+
+    def of_slot(run: Run | None) -> tuple[Any, ...]:
+        sizes = SymbolicRing(number(run, ring.modules), number(run, ring.slots))
+        return number(run, index), ring if run is None else sizes
+
+    def of_goal(run: Run | None) -> tuple[Any, ...]:
+        return tuple(number(run, value) for value in (index, ring.slots, ring.modules))
+
+    yield inspect.unwrap(policy.slot_of), of_slot
+    if policy.target is not None:
+        yield inspect.unwrap(policy.target), of_goal
+
+
+def policy_obligations(policy: Policy) -> list[Obligation]:
+    """All that this policy has to show to be safe for every N and K."""
+    system = System()
+    least = policy.least_slots
+    slot_of = _followed(policy.slot_of)
+    target = None if policy.target is None else _followed(policy.target)
+
+    def enough(run: Run, ring: Any) -> Any:
+        del run
+        return ring.slots >= least
+
+    at = {**FIVE_TWO, "K": max(2, least), "N": 5 * max(2, least) // 2}
+    if least > 2:
+        at.pop("i"), at.pop("s")
+    first = {name: value for name, value in at.items() if name != "i"}
+    found = [
+        Obligation("slots", "every step's slot is one of the ring's", in_range(slot_of, least), at),
+        Obligation("base", "the preload makes every slot ready", preload(system), first),
+        Obligation(
+            "closure", "what is ready at a pass's end is at its start", closure(None), first
+        ),
+    ]
+    if target is not None:
+        found.append(
+            Obligation("range", "targets are modules", target_in_range(target, enough), at)
+        )
+    # Derived refills are right for any slot map, so the policy's own need not be followed again.
+    maps = slot_of if target is not None else None
+    text = "a step keeps every slot ready: ownership and progress"
+    found.append(Obligation("step", text, step(system, maps, target, enough), at))
+    return found
+
+
+def _followed(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The policy's bare function, under the budget of lines that its own code may use."""
+    bare = inspect.unwrap(function)
+
+    def call(*arguments: Any) -> Any:
+        return within_budget(bare, *arguments, free=("z3", "proofs"))
+
+    return call
+
+
+def assert_policy_safe(policy: Policy | Target) -> None:
+    """Fail unless the policy is proved safe for all N and K.
+
+    policy: a function ``(index, slots, modules) -> target | None``, or a Policy.
+    The AssertionError names the smallest ring that is violated, and how; or, for a policy that
+    is no violation in sight but can't be proved, why not.
+    """
+    result = prove_policy(policy)
+    if result.verdict is Verdict.PROVED:
+        return
+    text = f"policy {result.policy} is {result.verdict.name}"
+    if result.smallest is None:
+        raise AssertionError(f"{text}: {result.reason}")
+    ring = result.smallest.schedule.ring
+    violations = "\n".join(map(str, result.smallest.violations))
+    raise AssertionError(f"{text} at N={ring.modules}, K={ring.slots}\n{violations}")

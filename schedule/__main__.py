@@ -1,0 +1,225 @@
+"""``python -m schedule policies | check | show | diff``.
+
+Exit codes: 0 safe, 1 violated, 2 bad input.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from schedule.loading import load
+from schedule.policy import NAMED, Policy
+from schedule.ring import Ring
+from schedule.table import Schedule
+from schedule.timeline import show, show_violation
+from schedule.verifier import Findings, Lint, Violation, check
+
+SAFE, VIOLATED, BAD_INPUT = 0, 1, 2
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; the result is the exit code."""
+    chosen = _parser().parse_args(arguments)
+    try:
+        code: int = chosen.run(chosen)
+        return code
+    except ValueError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return BAD_INPUT
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m schedule", description=__doc__)
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+
+    def command(name: str, run: Any, text: str, sizes: bool = True) -> argparse.ArgumentParser:
+        sub = commands.add_parser(name, help=text, description=text)
+        sub.set_defaults(run=run)
+        sub.add_argument("--modules", type=int, required=sizes, help="N, how many modules")
+        sub.add_argument("--slots", type=int, required=sizes, help="K, how many slots")
+        sub.add_argument("--json", action="store_true", help="print JSON")
+        return sub
+
+    any_policy = "a named policy, or pkg.module:function"
+    command("policies", run_policies, "list the named policies; with sizes, what each does", False)
+    one = command("check", run_check, "is the policy's schedule safe at these sizes?")
+    one.add_argument("--policy", required=True, help=any_policy)
+    one = command("show", run_show, "the schedule as lanes over boundaries")
+    one.add_argument("--policy", required=True, help=any_policy)
+    one.add_argument("--passes", type=int, default=1, help="how many passes (default 1)")
+    one = command("diff", run_diff, "where two policies differ at these sizes")
+    one.add_argument("first", help=any_policy)
+    one.add_argument("second", help=any_policy)
+    return parser
+
+
+def run_policies(chosen: argparse.Namespace) -> int:
+    """List the policies, with verdict and copies a pass if sizes are given."""
+    if (chosen.modules is None) != (chosen.slots is None):
+        raise ValueError("give both --modules and --slots, or neither")
+    ring = None if chosen.modules is None else Ring(chosen.modules, chosen.slots)
+    rows = [_policy_row(policy, ring) for policy in NAMED.values()]
+    if chosen.json:
+        _print_json(rows)
+        return SAFE
+    for row in rows:
+        extra = ""
+        if ring is not None:
+            extra = f"{row.get('verdict', 'needs more slots'):<17}"
+            extra += f"{row['copies']:>4} copies a pass  " if "copies" in row else " " * 20
+        print(f"{row['name']:<15}{extra}{row['origin']}")
+    return SAFE
+
+
+def _policy_row(policy: Policy, ring: Ring | None) -> dict[str, Any]:
+    row: dict[str, Any] = {
+        "name": policy.name,
+        "origin": policy.origin,
+        "least_slots": policy.least_slots,
+        "refills": "derived" if policy.target is None else "its own targets",
+    }
+    if ring is not None and ring.slots >= policy.least_slots:
+        findings = check(policy(ring))
+        row["verdict"] = _verdict(findings)
+        row["copies"] = findings.schedule.copies // findings.schedule.period
+        row["useless_refills"] = len(findings.lints)
+    return row
+
+
+def run_check(chosen: argparse.Namespace) -> int:
+    """The verdict on every property."""
+    findings = _findings(chosen.policy, chosen)
+    if chosen.json:
+        _print_json(_findings_json(findings))
+    else:
+        ring = findings.schedule.ring
+        print(
+            f"{findings.schedule.policy}, {ring.modules} modules, {ring.slots} slots: "
+            f"{_verdict(findings)}"
+        )
+        print(show_violation(findings))
+    return SAFE if findings.safe else VIOLATED
+
+
+def run_show(chosen: argparse.Namespace) -> int:
+    """The lanes, and what is violated."""
+    if chosen.passes < 1:
+        raise ValueError(f"--passes must be at least 1, got {chosen.passes}")
+    findings = _findings(chosen.policy, chosen)
+    if chosen.json:
+        _print_json(_findings_json(findings) | {"schedule": _schedule_json(findings.schedule)})
+    else:
+        print(show(findings, chosen.passes))
+        for violation in findings.violations:
+            print(violation)
+    return SAFE if findings.safe else VIOLATED
+
+
+def run_diff(chosen: argparse.Namespace) -> int:
+    """Every table entry in which the two schedules differ. Differing is no error."""
+    first, second = (_findings(name, chosen) for name in (chosen.first, chosen.second))
+    tables = [_schedule_json(findings.schedule) for findings in (first, second)]
+    rows = [
+        {"table": name, "at": at, "first": a, "second": b}
+        for name in ("slot_of", "preload", "enter", "before", "after", "leave")
+        for at, (a, b) in enumerate(_pairs(tables[0][name], tables[1][name]))
+        if a != b
+    ]
+    if chosen.json:
+        _print_json({"first": _summary(first), "second": _summary(second), "differences": rows})
+        return SAFE
+    for findings in (first, second):
+        summary = _summary(findings)
+        print(
+            f"{summary['policy']}: {summary['verdict']}, {summary['copies']} copies a pass, "
+            f"{summary['useless_refills']} of them useless"
+        )
+    for row in rows:
+        print(f"{row['table']}[{row['at']}]: {_cell(row['first'])} | {_cell(row['second'])}")
+    if not rows:
+        print("the same schedule")
+    return SAFE
+
+
+def _findings(name: str, chosen: argparse.Namespace) -> Findings:
+    return check(load(name)(Ring(chosen.modules, chosen.slots)))
+
+
+def _verdict(findings: Findings) -> str:
+    return "VERIFIED" if findings.safe else "VIOLATED"
+
+
+def _pairs(first: Sequence[Any], second: Sequence[Any]) -> list[tuple[Any, Any]]:
+    length = max(len(first), len(second))
+    padded = [[*table, *[None] * (length - len(table))] for table in (first, second)]
+    return list(zip(*padded, strict=True))
+
+
+def _cell(value: Any) -> str:
+    """A slot, a refill or a list of refills, in words."""
+    if isinstance(value, dict):
+        return f"module {value['module']} into slot {value['slot']}"
+    if isinstance(value, list):
+        return ", ".join(map(_cell, value)) or "no refill"
+    return "nothing" if value is None else f"slot {value}"
+
+
+def _summary(findings: Findings) -> dict[str, Any]:
+    schedule = findings.schedule
+    return {
+        "policy": schedule.policy,
+        "modules": schedule.ring.modules,
+        "slots": schedule.ring.slots,
+        "verdict": _verdict(findings),
+        "copies": schedule.copies // schedule.period,
+        "useless_refills": len(findings.lints),
+    }
+
+
+def _findings_json(findings: Findings) -> dict[str, Any]:
+    return _summary(findings) | {
+        "violations": [_violation_json(violation) for violation in findings.violations],
+        "lints": [_lint_json(lint) for lint in findings.lints],
+    }
+
+
+def _violation_json(violation: Violation) -> dict[str, Any]:
+    return {
+        "property": violation.property,
+        "slot": violation.slot,
+        "needs": violation.needs,
+        "has": violation.has,
+        "sentence": violation.sentence,
+        "brought": violation.brought,
+        "replaced": violation.replaced,
+        "run": violation.run,
+        "trace": [moment._asdict() for moment in violation.trace],
+    }
+
+
+def _lint_json(lint: Lint) -> dict[str, Any]:
+    return {"refill": lint.refill._asdict(), "sentence": lint.sentence}
+
+
+def _schedule_json(schedule: Schedule) -> dict[str, Any]:
+    def refills(found: Any) -> list[dict[str, int]]:
+        return [refill._asdict() for refill in found]
+
+    tables = ("enter", "before", "after", "leave")
+    return {
+        "slot_of": list(schedule.slot_of),
+        "preload": refills(schedule.preload),
+        **{name: [refills(found) for found in getattr(schedule, name)] for name in tables},
+    }
+
+
+def _print_json(value: Any) -> None:
+    print(json.dumps(value, indent=2))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
