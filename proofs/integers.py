@@ -9,12 +9,22 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import z3
 
 if TYPE_CHECKING:
     from proofs.symbolic import Run
+
+
+@lru_cache(maxsize=100_000)  # paths of one run share most of their terms
+def linear(terms: tuple[tuple[str, int], ...], constant: int) -> Any:
+    """The sum of coefficient * name, plus the constant, as a Z3 term."""
+    parts = [z3.Int(name) if n == 1 else n * z3.Int(name) for name, n in terms]
+    if constant or not parts:
+        parts.append(z3.IntVal(constant))
+    return z3.Sum(parts) if len(parts) > 1 else parts[0]
 
 
 class SymBool:
@@ -47,10 +57,7 @@ class SymInt:
     @property
     def term(self) -> Any:
         """As a Z3 term."""
-        parts = [z3.Int(name) if n == 1 else n * z3.Int(name) for name, n in self.terms]
-        if self.constant or not parts:
-            parts.append(z3.IntVal(self.constant))
-        return z3.Sum(parts) if len(parts) > 1 else parts[0]
+        return linear(self.terms, self.constant)
 
     def __add__(self, other: object) -> SymInt:
         return self._combine(self._number(other, "+"), 1)

@@ -99,7 +99,7 @@ def _reason(path: Path[Goal]) -> str:
 def _reached(path: Path[Goal], witness: Mapping[str, int]) -> bool:
     """Whether the witness takes this path to its end, products being true products."""
     pins: list[Any] = [z3.Int(name) == value for name, value in witness.items()]
-    products = [z3.Int(name) == x.term * y.term for name, (x, y) in path.products.items()]
+    products = [z3.Int(name) == z3.Int(x) * z3.Int(y) for name, (x, y) in path.products.items()]
     return bool(satisfiable([*path.conditions, *pins, *products]) == z3.sat)
 
 

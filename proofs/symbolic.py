@@ -19,11 +19,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, Generic, NoReturn, TypeVar
 
 import z3
 
 from proofs.integers import SymBool, SymInt, formula
+from schedule.budget import unbudgeted
 
 PRODUCT_LEMMA = "f >= 0 and x >= y + k imply f*x >= f*y + k*f"
 PATHS, DECISIONS, RESOURCES = 2_000, 250, 20_000_000
@@ -54,7 +56,7 @@ class Run:
     conditions: list[Any] = field(default_factory=list)
     decisions: list[bool] = field(default_factory=list)
     forks: list[tuple[bool, ...]] = field(default_factory=list)
-    products: dict[str, tuple[SymInt, SymInt]] = field(default_factory=dict)
+    products: dict[str, tuple[str, str]] = field(default_factory=dict)
     quotients: dict[tuple[Any, ...], tuple[SymInt, SymInt]] = field(default_factory=dict)
     solver: Any = field(default_factory=lambda: new_solver(0))
     count: int = 0
@@ -87,6 +89,7 @@ class Run:
         self.lost = self.lost or why
         raise NotFollowed(why)
 
+    @unbudgeted()  # our own work is none of the policy's
     def decide(self, condition: SymBool) -> bool:
         """The truth of the condition on this path."""
         if isinstance(condition.term, bool):
@@ -110,6 +113,7 @@ class Run:
         # An unknown counts as possible: one path too many costs time, one too few the proof.
         return bool(self.solver.check(condition) != z3.unsat)
 
+    @unbudgeted()  # our own work is none of the policy's
     def product(self, x: SymInt, y: SymInt) -> SymInt:
         """x * y, multiplied out; each product of two unknowns is a fresh integer."""
         total = x.scale(y.constant) + y.scale(x.constant) - x.constant * y.constant
@@ -120,25 +124,21 @@ class Run:
 
     def _known(self, name: str, other: str) -> SymInt:
         product = f"{name}*{other}"
-        value = self.integer(product)
         if product not in self.products:
-            f, x = self.integer(name), self.integer(other)
-            for factor, rest in ((f, x), (x, f)):
-                self._lemma(factor, rest, value, self.number(0), self.number(0))
+            for factor, rest in ((name, other), (other, name)):
+                self._learn(product_lemma(factor, rest, product, None, None))
                 for older, (g, y) in self.products.items():
                     for shared, remaining in ((g, y), (y, g)):
-                        if shared.terms == factor.terms:
-                            self._lemma(factor, rest, value, remaining, self.integer(older))
-            self.products[product] = (f, x)
-        return value
+                        if shared == factor:
+                            self._learn(product_lemma(factor, rest, product, remaining, older))
+            self.products[product] = (name, other)
+        return self.integer(product)
 
-    def _lemma(self, f: SymInt, x: SymInt, fx: SymInt, y: SymInt, fy: SymInt) -> None:
-        """Instances of the product lemma between f*x and f*y, both ways round."""
-        for k in (-1, 0, 1, 2):
-            for a, fa, b, fb in ((x, fx, y, fy), (y, fy, x, fx)):
-                premise = z3.And(formula(f >= 0), formula(a >= b + k))
-                self._hold(z3.Implies(premise, formula(fa >= fb + f.scale(k))))
+    def _learn(self, instances: tuple[Any, ...]) -> None:
+        for instance in instances:
+            self._hold(instance)
 
+    @unbudgeted()  # our own work is none of the policy's
     def divide(self, a: SymInt, b: SymInt) -> tuple[SymInt, SymInt]:
         """Floor quotient and remainder, by Euclid's equation."""
         if b == 0:
@@ -161,7 +161,7 @@ class Path(Generic[Result]):
     """One way through: what holds on it, the products that it used, and what came out."""
 
     conditions: tuple[Any, ...]
-    products: dict[str, tuple[SymInt, SymInt]]
+    products: dict[str, tuple[str, str]]
     result: Result
 
 
@@ -184,6 +184,19 @@ def explore(body: Callable[[Run], Result]) -> Iterator[Path[Result]]:
             raise NotFollowed("it decides otherwise when run again: it is random or keeps state")
         yield Path(tuple(run.conditions), run.products, result)
     raise NotFollowed(f"more than {PATHS} paths")
+
+
+@lru_cache(maxsize=100_000)  # instances are the same on every path
+def product_lemma(f: str, x: str, fx: str, y: str | None, fy: str | None) -> tuple[Any, ...]:
+    """Instances of the product lemma between f*x and f*y, both ways round; y None stands for 0."""
+    factor, zero = z3.Int(f), z3.IntVal(0)
+    left = (z3.Int(x), z3.Int(fx))
+    right = (zero, zero) if y is None or fy is None else (z3.Int(y), z3.Int(fy))
+    return tuple(
+        z3.Implies(z3.And(factor >= 0, a >= b + k), fa >= fb + k * factor)
+        for k in (-1, 0, 1, 2)
+        for (a, fa), (b, fb) in ((left, right), (right, left))
+    )
 
 
 def satisfiable(conditions: list[Any], seed: int = 0) -> Any:

@@ -62,7 +62,7 @@ def test_every_module_imports_with_foreign_imports_blocked() -> None:
     """pytest, proofs and runtime are there to be imported, and are refused."""
     blocked = ["pytest", "hypothesis", "numpy", "torch", "z3", "proofs", "runtime"]
     done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", SCRIPT, *blocked],
+        [sys.executable, "-c", SCRIPT, *blocked],
         capture_output=True,
         text=True,
         cwd=ROOT,

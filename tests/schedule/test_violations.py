@@ -55,9 +55,9 @@ def test_modular_fails_exactly_when_slots_do_not_divide(half: int) -> None:
         found = by_check(findings)
         assert found["ownership"] == ("after", ring.modules - ring.slots, 0, 0), ring
         assert found["identity"] == ("run", victim, 0, victim), ring
-        for violation in findings.violations[0], findings.violations[-1]:
-            assert violation.property in ("ownership", "identity"), ring
-            assert (violation.slot, violation.needs, violation.has) == (0, victim, 0), ring
+        for violation in findings.violations:
+            if violation.property in ("ownership", "identity"):
+                assert (violation.slot, violation.needs, violation.has) == (0, victim, 0), ring
     assert failing == {ring for ring in rings if modular_fails(ring.modules, ring.slots)}
     assert len(failing) == FAILING[half]
 
