@@ -1,0 +1,12 @@
+"""Offloaded inference by a verified schedule, with torch stream copies.
+
+with runtime.offload(model, slots=4) as offloaded:
+    model.generate(**inputs)
+    print(offloaded.report())
+"""
+
+from runtime.needs import TORCH
+from runtime.offload import Offloaded, offload
+from runtime.report import Report
+
+__all__ = ["TORCH", "Offloaded", "Report", "offload"]

@@ -1,0 +1,179 @@
+"""Host blocks and device slots as bytes, and the two sets of Parameters that lie over them.
+
+A module's own Parameter objects never change identity; they live in the module's host block. A
+second set lies over its slot, at fixed addresses. Binding puts the second set into the
+submodules' ``_parameters`` while the module runs, and the first set back when it ended. So outside
+its module's run a weight is its host master, never a slot's bytes.
+
+Every parameter, host and device, has a storage object of its own over its bytes: views into one
+shared storage break ``torch.save``, safetensors and AOTAutograd.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence, Set
+from dataclasses import dataclass
+
+import torch
+from torch import nn
+
+from schedule.errors import OffloadError
+
+ALIGNMENT = 256
+"""Bytes; every parameter starts at a multiple, which satisfies all vector loads."""
+
+
+@dataclass(frozen=True, slots=True)
+class Region:
+    """Where a parameter lies in its module's block: bytes from ``offset``, and how to read them."""
+
+    offset: int
+    size: int
+    shape: torch.Size
+    stride: tuple[int, ...]
+    dtype: torch.dtype
+
+    def over(self, block: torch.Tensor) -> torch.Tensor:
+        """A tensor over this region of the block, with a storage object of its own."""
+        bytes_ = block.untyped_storage()[self.offset : self.offset + self.size]
+        tensor = torch.empty(0, dtype=self.dtype, device=block.device)
+        return tensor.set_(bytes_, 0, self.shape, self.stride)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """One name under which a parameter hangs in a submodule, and its two Parameter objects."""
+
+    parameters: dict[str, nn.Parameter | None]
+    name: str
+    host: nn.Parameter
+    device: nn.Parameter
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """The parameters of one module that are offloaded, their regions, and the block's bytes."""
+
+    module: nn.Module
+    parameters: tuple[nn.Parameter, ...]
+    regions: tuple[Region, ...]
+    size: int
+
+    @property
+    def weights(self) -> int:
+        """Bytes of weights, without the gaps of alignment."""
+        return sum(p.numel() * p.element_size() for p in self.parameters)
+
+
+def lay_out(module: nn.Module, name: str, stay: Set[int]) -> Layout:
+    """Plan the module's block; ``stay`` are the ids of parameters that are not offloaded.
+    OffloadError names a parameter that can't be. Nothing is changed."""
+    offset, parameters, regions = 0, [], []
+    for path, parameter in module.named_parameters():
+        if id(parameter) in stay:
+            continue
+        _refuse_unless_plain(parameter, f"{name}.{path}")
+        size = _extent(parameter) * parameter.element_size()
+        shape, stride = parameter.shape, parameter.stride()
+        regions.append(Region(offset, size, shape, stride, parameter.dtype))
+        parameters.append(parameter)
+        offset += -(-size // ALIGNMENT) * ALIGNMENT
+    return Layout(module, tuple(parameters), tuple(regions), offset)
+
+
+def _extent(tensor: torch.Tensor) -> int:
+    """How many elements lie between a tensor's first and last one, both included."""
+    if tensor.numel() == 0:
+        return 0
+    lengths = zip(tensor.shape, tensor.stride(), strict=True)
+    return 1 + sum((length - 1) * stride for length, stride in lengths)
+
+
+def _refuse_unless_plain(parameter: nn.Parameter, name: str) -> None:
+    if parameter.is_meta:
+        raise OffloadError(
+            f"parameter {name} is on the meta device and has no values; load the checkpoint "
+            f"before offloading"
+        )
+    kind = type(parameter.data)
+    if type(parameter) is not nn.Parameter or kind is not torch.Tensor:
+        raise OffloadError(
+            f"parameter {name} is a {type(parameter).__name__} over a {kind.__name__}; only plain "
+            f"dense parameters can be offloaded: leave its module out of layers"
+        )
+    if parameter.layout is not torch.strided:
+        raise OffloadError(f"parameter {name} has layout {parameter.layout}; only strided ones can")
+    if _extent(parameter) < parameter.numel():
+        raise OffloadError(
+            f"parameter {name} overlaps itself (shape {tuple(parameter.shape)}, stride "
+            f"{parameter.stride()}); make it contiguous before offloading"
+        )
+
+
+class Arena:
+    """The blocks and the slots of one offload.
+
+    layouts: by module.     slot_of: by module.     slots: how many.
+    Each slot is as large as the largest module that uses it.
+    """
+
+    def __init__(
+        self, layouts: Sequence[Layout], slot_of: Sequence[int], slots: int, device: torch.device
+    ) -> None:
+        self.layouts = tuple(layouts)
+        sizes = [0] * slots
+        for layout, slot in zip(layouts, slot_of, strict=True):
+            sizes[slot] = max(sizes[slot], layout.size)
+        self.slots = tuple(torch.empty(size, dtype=torch.uint8, device=device) for size in sizes)
+        self.blocks: list[torch.Tensor] = []
+        self.places = [
+            tuple(self._places(layout, self.slots[slot]))
+            for layout, slot in zip(layouts, slot_of, strict=True)
+        ]
+
+    def _places(self, layout: Layout, slot: torch.Tensor) -> Iterable[Place]:
+        device_set = {
+            id(parameter): nn.Parameter(region.over(slot), requires_grad=False)
+            for parameter, region in zip(layout.parameters, layout.regions, strict=True)
+        }
+        for submodule in layout.module.modules():
+            for name, parameter in submodule._parameters.items():
+                if parameter is not None and id(parameter) in device_set:
+                    yield Place(submodule._parameters, name, parameter, device_set[id(parameter)])
+
+    def adopt(self, module: int, block: torch.Tensor) -> None:
+        """Move the module's weights into its host block; its Parameter objects stay the same."""
+        assert module == len(self.blocks), "modules are adopted in order"
+        layout = self.layouts[module]
+        self.blocks.append(block)
+        for parameter, region in zip(layout.parameters, layout.regions, strict=True):
+            master = region.over(block)
+            master.copy_(parameter.data)
+            parameter.data = master
+
+    def bind(self, module: int) -> None:
+        """Show the slot's weights in the module."""
+        for place in self.places[module]:
+            place.parameters[place.name] = place.device
+
+    def unbind(self, module: int) -> None:
+        """Show the host masters in the module."""
+        for place in self.places[module]:
+            place.parameters[place.name] = place.host
+
+    def version(self, module: int) -> int:
+        """Grows whenever torch writes into one of the module's host masters."""
+        return sum(parameter._version for parameter in self.layouts[module].parameters)
+
+    def release(self, devices: dict[int, torch.device]) -> None:
+        """Give every Parameter an ordinary tensor again, on the device that it had by its id."""
+        for layout in self.layouts[: len(self.blocks)]:
+            for parameter in layout.parameters:
+                plain = torch.empty_strided(
+                    parameter.shape,
+                    parameter.stride(),
+                    dtype=parameter.dtype,
+                    device=devices[id(parameter)],
+                )
+                parameter.data = plain.copy_(parameter.data)
+        self.blocks.clear()

@@ -1,0 +1,114 @@
+"""Streams and events of the current accelerator, by one path for all; inline on a plain CPU.
+
+A device turns each operation of a program into an action, once, when a model is wrapped; the
+hooks then only call actions. No ordering is decided here: Record, Wait and Copy do what the
+program says, on the stream that it says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+
+from schedule.errors import OffloadError
+from schedule.program import COMPUTE, Event, Record, Wait
+
+Action = Callable[[], None]
+
+
+class InlineStreams:
+    """A plain CPU: every operation is done when it is issued, so the program's order is the order
+    of everything, and fences have nothing to wait for."""
+
+    def __init__(self, device: torch.device) -> None:
+        self.device = device
+
+    def fence(self, operation: Record | Wait) -> Action:
+        del operation
+        return _nothing
+
+    def copy(self, stream: str, target: torch.Tensor, source: torch.Tensor) -> Action:
+        del stream
+        return lambda: _copy(target, source)
+
+    def host_block(self, size: int) -> torch.Tensor:
+        return torch.empty(size, dtype=torch.uint8)
+
+    def synchronize(self) -> None:
+        """Nothing is ever under way."""
+
+
+class AcceleratorStreams:
+    """One copy stream of its own; the compute stream is the one that is current at each call."""
+
+    def __init__(self, device: torch.device) -> None:
+        self.device = device
+        self._copy_stream = torch.Stream(device=device)
+        self._events: dict[Event, torch.Event] = {}
+
+    def fence(self, operation: Record | Wait) -> Action:
+        """Record the operation's event on its stream, or let the stream wait for it. An event
+        is made once and recorded again and again; a wait takes its latest record."""
+        if operation.event not in self._events:
+            self._events[operation.event] = torch.Event(device=self.device)
+        event, stream = self._events[operation.event], self._stream(operation.stream)
+        if isinstance(operation, Record):
+            return lambda: stream().record_event(event) and None
+        return lambda: stream().wait_event(event)
+
+    def copy(self, stream: str, target: torch.Tensor, source: torch.Tensor) -> Action:
+        of = self._stream(stream)
+
+        def copy() -> None:
+            with of():
+                _copy(target, source)
+
+        return copy
+
+    def host_block(self, size: int) -> torch.Tensor:
+        # Page-locked, or the copy would block the host and overlap nothing.
+        return torch.empty(size, dtype=torch.uint8, pin_memory=True)
+
+    def synchronize(self) -> None:
+        """Wait until every copy has landed, so that host blocks and slots may be given up."""
+        self._copy_stream.synchronize()
+        torch.accelerator.current_stream(self.device).synchronize()
+
+    def _stream(self, name: str) -> Callable[[], torch.Stream]:
+        if name == COMPUTE:
+            return lambda: torch.accelerator.current_stream(self.device)
+        return lambda: self._copy_stream
+
+
+Streams = InlineStreams | AcceleratorStreams
+
+
+def streams_of(device: torch.device | str | None) -> Streams:
+    """The streams of a device; of the current accelerator by default, else of the CPU."""
+    current = torch.accelerator.current_accelerator()
+    if device is None:
+        chosen = torch.device("cpu") if current is None else current
+    else:
+        try:
+            chosen = torch.device(device)
+        except RuntimeError as error:
+            raise OffloadError(f"device {device!r} is no device: {error}") from error
+    if chosen.type == "cpu":
+        return InlineStreams(chosen)
+    if current is None or chosen.type != current.type:
+        raise OffloadError(
+            f"device {chosen} was asked for, but this process's accelerator is "
+            f"{current or 'none'}; leave device out, or pass device='cpu'"
+        )
+    if chosen.index is None:
+        chosen = torch.device(chosen.type, torch.accelerator.current_device_index())
+    return AcceleratorStreams(chosen)
+
+
+def _copy(target: torch.Tensor, source: torch.Tensor) -> None:
+    target.copy_(source, non_blocking=True)
+
+
+def _nothing() -> None:
+    """A fence on a CPU."""

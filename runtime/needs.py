@@ -1,0 +1,20 @@
+"""What the runtime can't do without, checked before anything else is imported."""
+
+import schedule
+
+if getattr(schedule, "RINGPROOF", None) is None:
+    raise ImportError(
+        f"runtime needs Ringproof's package `schedule`, but another one comes first on the path: "
+        f"{getattr(schedule, '__file__', None) or schedule!r}. Remove it, or put Ringproof's "
+        f"directory before it on PYTHONPATH."
+    )
+
+try:
+    import torch
+except ImportError as error:
+    raise ImportError(
+        "runtime needs PyTorch 2.9 or newer: pip install 'ringproof[runtime]' "
+        "(with -c constraints/cpu.txt for the small CPU build)"
+    ) from error
+
+TORCH: str = torch.__version__

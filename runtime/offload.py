@@ -1,0 +1,236 @@
+"""Offload a model: its modules' weights pass through a few slots, by a verified schedule.
+
+The hooks around each module interpret the program and decide nothing. The guard before a module
+compares what its slot holds with what it needs; a module that is not resident, whatever order the
+modules ran in, is loaded then and there, or is an error.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from types import TracebackType
+
+import torch
+from torch import nn
+
+from runtime.arena import Arena, lay_out
+from runtime.device import Streams, streams_of
+from runtime.hooks import OFF, RAISE, RELOAD, Hooks
+from runtime.interpreter import Interpreter
+from runtime.report import Report, megabytes
+from runtime.select import Selection, select, tensors_that_stay
+from schedule import policies
+from schedule.errors import OffloadError
+from schedule.loading import load
+from schedule.policy import Policy, Target
+from schedule.program import Operation, lower
+from schedule.ring import Ring
+from schedule.table import Schedule
+from schedule.verifier import verify
+
+AnyPolicy = str | Policy | Target | Schedule | None
+
+log = logging.getLogger("ringproof.runtime")
+
+
+def offload(
+    model: nn.Module | Iterable[nn.Module],
+    layers: Iterable[nn.Module] | None = None,
+    *,
+    slots: int = 2,
+    policy: AnyPolicy = None,
+    on_miss: str = RELOAD,
+    device: torch.device | str | None = None,
+) -> Offloaded:
+    """Move the layers' weights to host memory and run them through that many device slots.
+
+    model:   the whole model, whose other tensors move to the device; or a list of modules, and
+             then nothing else is touched.
+    layers:  the modules to offload, in execution order; by default the model's blocks.
+    slots:   K >= 1, each as large as the largest module that uses it.
+    policy:  a name, ``pkg.module:function``, a Policy, a function (index, slots, modules) ->
+             target or None, or a Schedule for exactly this ring. Default: ``double_buffer``,
+             for one slot ``single_buffer``.
+    on_miss: what to do when a module is not resident: "reload" it, or "raise" ModuleNotResident.
+    device:  the current accelerator by default, else the CPU.
+
+    For inference: an output that requires grad is an error. Raises ScheduleViolation for a
+    schedule that is not safe, OffloadError and other ValueErrors for what can't be offloaded;
+    nothing is changed then. Use the result as a context manager, or call ``close()``.
+    """
+    if on_miss not in (RELOAD, RAISE):
+        raise OffloadError(f"on_miss must be 'reload' or 'raise', got {on_miss!r}")
+    selection = select(model, layers)
+    schedule = schedule_for(policy, Ring(len(selection.modules), slots))
+    verify(schedule)
+    offloaded = Offloaded(selection, schedule, on_miss, True, streams_of(device))
+    log.info("%s", _choice(offloaded, policy))
+    return offloaded
+
+
+def schedule_for(policy: AnyPolicy, ring: Ring) -> Schedule:
+    """The schedule of any form of policy, for this ring."""
+    if isinstance(policy, Schedule):
+        if policy.ring != ring:
+            raise OffloadError(f"the schedule is for {policy.ring}, but this offload is {ring}")
+        schedule = policy
+    elif policy is None:
+        schedule = policies.default(ring.slots)(ring)
+    elif isinstance(policy, str):
+        schedule = load(policy)(ring)
+    else:
+        schedule = (policy if isinstance(policy, Policy) else policies.of_target(policy))(ring)
+    if schedule.period != 1:
+        raise OffloadError(
+            f"policy {schedule.policy} repeats after {schedule.period} passes; the runtime "
+            f"executes schedules that repeat every pass"
+        )
+    return schedule
+
+
+def _choice(offloaded: Offloaded, policy: AnyPolicy) -> str:
+    """What was chosen, and what one slot more would save."""
+    schedule, layouts = offloaded.schedule, offloaded.arena.layouts
+    ring, largest = schedule.ring, max(layout.size for layout in layouts)
+    text = (
+        f"offloaded {ring.modules} modules of up to {megabytes(largest)} over {ring.slots} slots, "
+        f"policy {schedule.policy}: {schedule.copies} copies a pass"
+    )
+    if isinstance(policy, Schedule):
+        return text
+    more = schedule_for(policy, Ring(ring.modules, ring.slots + 1))
+    saved = schedule.copies - more.copies
+    return f"{text}; one slot more ({megabytes(largest)}) would save {max(0, saved)} of them"
+
+
+class Offloaded:
+    """A model whose modules' weights pass through slots, until ``close()``.
+
+    Made by ``offload``. ``report()`` gives the counts, ``trace()`` the operations as issued.
+    """
+
+    def __init__(
+        self,
+        selection: Selection,
+        schedule: Schedule,
+        on_miss: str,
+        verified: bool,
+        streams: Streams,
+    ) -> None:
+        self.selection, self.schedule = selection, schedule
+        self.on_miss, self.verified, self.streams = on_miss, verified, streams
+        layouts = [
+            lay_out(module, name, selection.stay)
+            for module, name in zip(selection.modules, selection.names, strict=True)
+        ]
+        self._came_from = {id(p): p.device for layout in layouts for p in layout.parameters}
+        self._moved: list[tuple[dict[str, torch.Tensor], str, torch.device]] = []
+        self._hooks: Hooks | None = None
+        self._closed = False
+        # Arena and masters outside inference mode: their version counters are the guard's.
+        with torch.inference_mode(False), torch.no_grad():
+            slot_of, slots = schedule.slot_of, schedule.ring.slots
+            self.arena = Arena(layouts, slot_of, slots, streams.device)
+            try:
+                for module, layout in enumerate(layouts):
+                    self.arena.adopt(module, streams.host_block(layout.size))
+                self._move_the_rest()
+                self._interpreter = Interpreter(lower(schedule), slot_of, self.arena, streams)
+                self._interpreter.issue(self._interpreter.preload)
+                self._preloaded = self._interpreter.counts.copies
+                self._hooks = Hooks(selection, self._interpreter, on_miss)
+            except BaseException:
+                self.close()
+                raise
+
+    # ---- the rest of the model
+
+    def _move_the_rest(self) -> None:
+        for tensors, name in tensors_that_stay(self.selection):
+            tensor = tensors[name]
+            if tensor.device != self.streams.device:
+                self._moved.append((tensors, name, tensor.device))
+                _move(tensors, name, self.streams.device)
+
+    # ---- for people
+
+    def report(self) -> Report:
+        """The counts since the model was wrapped."""
+        hooks, layouts, counts = self._hooks, self.arena.layouts, self._interpreter.counts
+        assert hooks is not None, "a wrapped model has hooks"
+        offloaded = sum(layout.weights for layout in layouts)
+        stays = {
+            id(tensors[name]): tensors[name].numel() * tensors[name].element_size()
+            for tensors, name in tensors_that_stay(self.selection)
+        }
+        rest = sum(stays.values())
+        return Report(
+            policy=self.schedule.policy,
+            modules=self.schedule.ring.modules,
+            slots=self.schedule.ring.slots,
+            device=str(self.streams.device),
+            verified=self.verified,
+            guard=self.on_miss != OFF,
+            bytes_whole=offloaded + rest,
+            bytes_offloaded=offloaded,
+            bytes_slots=sum(slot.numel() for slot in self.arena.slots),
+            bytes_rest=rest,
+            preloaded=self._preloaded,
+            copies=counts.copies - self._preloaded,
+            bytes_copied=counts.bytes_copied,
+            redundant=counts.redundant,
+            runs=hooks.runs,
+            misses=hooks.misses,
+            stay=self.selection.stay_names,
+        )
+
+    @contextmanager
+    def trace(self) -> Iterator[list[Operation]]:
+        """Collect the program's operations, as they are issued, while the context is open."""
+        operations: list[Operation] = []
+        self._interpreter.log = operations
+        try:
+            yield operations
+        finally:
+            self._interpreter.log = None
+
+    def close(self) -> None:
+        """Remove the hooks and give the model its weights back, where they came from. Twice is
+        once."""
+        if self._closed:
+            return
+        self._closed = True
+        if self._hooks is not None:
+            self._hooks.remove()
+        self.streams.synchronize()
+        with torch.inference_mode(False), torch.no_grad():
+            self.arena.release(self._came_from)
+            for tensors, name, device in self._moved:
+                if name in tensors:
+                    _move(tensors, name, device)
+
+    def __enter__(self) -> Offloaded:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        ring = self.schedule.ring
+        state = "closed" if self._closed else f"{self.schedule.policy} on {self.streams.device}"
+        return f"<Offloaded {ring.modules} modules over {ring.slots} slots, {state}>"
+
+
+def _move(tensors: dict[str, torch.Tensor], name: str, device: torch.device) -> None:
+    tensor = tensors[name]
+    if isinstance(tensor, nn.Parameter):
+        tensor.data = tensor.data.to(device)
+    else:
+        tensors[name] = tensor.to(device)

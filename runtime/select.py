@@ -1,0 +1,169 @@
+"""Which modules are offloaded: found in the model, or given; and what can't be, said by name."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import torch
+from torch import nn
+
+from schedule.errors import OffloadError
+
+MARK = "ringproof_offloaded"
+"""The attribute by which a hook of ours is known."""
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """root: the whole model, or None for a bare list. modules, names: in execution order.
+    stay: the parameters, by id, that hang in more than one place and are therefore not
+    offloaded; ``stay_names`` says which."""
+
+    root: nn.Module | None
+    modules: tuple[nn.Module, ...]
+    names: tuple[str, ...]
+    stay: frozenset[int]
+    stay_names: tuple[str, ...]
+
+
+def select(model: nn.Module | Iterable[nn.Module], layers: Iterable[nn.Module] | None) -> Selection:
+    """The modules to offload. OffloadError says what is wrong; nothing is changed."""
+    if isinstance(model, nn.Module) and not isinstance(model, nn.ModuleList):
+        root = model
+        chosen = list(_find(root) if layers is None else layers)
+    else:
+        if layers is not None:
+            raise OffloadError("layers goes with a model; a list of modules is all of its layers")
+        if isinstance(model, str | bytes) or not isinstance(model, Iterable):
+            raise OffloadError(f"model is a {type(model).__name__}; give an nn.Module or a list")
+        root, chosen = None, list(model)
+    _refuse_odd(chosen)
+    names = _names(root, chosen)
+    stay = _shared(root, chosen, names)
+    for module, name in zip(chosen, names, strict=True):
+        if all(id(parameter) in stay for parameter in module.parameters()):
+            what = "only parameters shared with other modules" if stay else "no parameters"
+            raise OffloadError(
+                f"module {name} has {what}, so nothing can be offloaded; leave it out"
+            )
+    return Selection(root, tuple(chosen), tuple(names), frozenset(stay), tuple(stay.values()))
+
+
+def _find(root: nn.Module) -> Iterable[nn.Module]:
+    """The layers of a model: by its own word on what is a block, else its largest list."""
+    for attribute in ("_no_split_modules", "_repeated_blocks"):
+        kinds = set(getattr(root, attribute, None) or ())
+        found = list(_outermost(root, kinds))
+        if found:
+            return found
+    for container in (nn.ModuleList, nn.Sequential):
+        lists = [m for m in root.modules() if isinstance(m, container) and _size(m)]
+        if lists:
+            return [child for child in max(lists, key=_size) if _size(child)]
+    raise OffloadError(
+        f"no layers were found in {type(root).__name__}: it has no _no_split_modules, no "
+        f"_repeated_blocks and no ModuleList with parameters; pass layers=[...], in execution order"
+    )
+
+
+def _outermost(module: nn.Module, kinds: set[str]) -> Iterable[nn.Module]:
+    for child in module.children():
+        if type(child).__name__ in kinds and _size(child):
+            yield child
+        else:
+            yield from _outermost(child, kinds)
+
+
+def _size(module: nn.Module) -> int:
+    return sum(p.numel() * p.element_size() for p in module.parameters() if not _lazy(p))
+
+
+def _lazy(parameter: nn.Parameter) -> bool:
+    return isinstance(parameter, nn.parameter.UninitializedTensorMixin)
+
+
+def _refuse_odd(chosen: list[nn.Module]) -> None:
+    if not chosen:
+        raise OffloadError("there is no module to offload: the list of layers is empty")
+    for position, module in enumerate(chosen):
+        if not isinstance(module, nn.Module):
+            raise OffloadError(f"layers[{position}] is a {type(module).__name__}, not an nn.Module")
+        if any(hasattr(hook, MARK) for hook in module._forward_pre_hooks.values()):
+            raise OffloadError(
+                f"layers[{position}], a {type(module).__name__}, is offloaded already; "
+                f"close() that offload first"
+            )
+        for name, parameter in module.named_parameters():
+            if _lazy(parameter):
+                raise OffloadError(
+                    f"layers[{position}].{name} is not initialized; run the model once before"
+                )
+    inside = Counter(id(inner) for module in chosen for inner in module.modules())
+    for position, module in enumerate(chosen):
+        if inside[id(module)] > 1:
+            twice = sum(other is module for other in chosen) > 1
+            what = "is listed twice" if twice else "lies inside another module of the list"
+            raise OffloadError(
+                f"layers[{position}], a {type(module).__name__}, {what}; a module that runs "
+                f"several times in a pass is listed once"
+            )
+
+
+def _names(root: nn.Module | None, chosen: list[nn.Module]) -> list[str]:
+    if root is None:
+        return [f"modules[{position}]" for position in range(len(chosen))]
+    known = {id(module): name for name, module in root.named_modules()}
+    for position, module in enumerate(chosen):
+        if id(module) not in known:
+            raise OffloadError(
+                f"layers[{position}], a {type(module).__name__}, is no part of the model"
+            )
+        if module is root:
+            raise OffloadError("the model itself can't be one of its layers; give its parts")
+    return [known[id(module)] for module in chosen]
+
+
+def _shared(root: nn.Module | None, chosen: list[nn.Module], names: list[str]) -> dict[int, str]:
+    """Parameters, by id, that more than one chosen module holds, or the rest of the model too."""
+    holders = Counter(id(p) for module in chosen for p in set(module.parameters()))
+    found = {
+        id(parameter): f"{name}.{path}"
+        for module, name in zip(chosen, names, strict=True)
+        for path, parameter in module.named_parameters()
+        if holders[id(parameter)] > 1
+    }
+    if root is not None:
+        outside = {id(p) for p in parameters_outside(root, chosen)}
+        found |= {
+            id(parameter): f"{name}.{path}"
+            for module, name in zip(chosen, names, strict=True)
+            for path, parameter in module.named_parameters()
+            if id(parameter) in outside
+        }
+    return found
+
+
+def parameters_outside(root: nn.Module, chosen: Iterable[nn.Module]) -> Iterable[nn.Parameter]:
+    """The parameters that hang in the model outside the chosen modules."""
+    inside = {id(inner) for module in chosen for inner in module.modules()}
+    for module in root.modules():
+        if id(module) not in inside:
+            yield from (p for p in module._parameters.values() if p is not None)
+
+
+def tensors_that_stay(selection: Selection) -> Iterable[tuple[dict[str, torch.Tensor], str]]:
+    """Where each tensor hangs that belongs on the device for good: parameters outside the
+    offloaded modules or shared, and all buffers. As (dictionary, key)."""
+    inside = {id(inner) for module in selection.modules for inner in module.modules()}
+    scope = [selection.root] if selection.root is not None else list(selection.modules)
+    for part in scope:
+        for module in part.modules():
+            for name, parameter in module._parameters.items():
+                offloaded = id(module) in inside and id(parameter) not in selection.stay
+                if parameter is not None and not offloaded:
+                    yield module._parameters, name  # type: ignore[misc]
+            for name, buffer in module._buffers.items():
+                if buffer is not None:
+                    yield module._buffers, name  # type: ignore[misc]

@@ -1,0 +1,50 @@
+"""The door for experiments: offload by a schedule that was refuted.
+
+Only demos and tests need it, to show what goes wrong. It is no part of the package's face, and
+says what it does in the log and in the report.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import torch
+from torch import nn
+
+from runtime.device import streams_of
+from runtime.hooks import OFF, RELOAD
+from runtime.offload import AnyPolicy, Offloaded, log, schedule_for
+from runtime.select import select
+from schedule.errors import OffloadError
+from schedule.ring import Ring
+from schedule.verifier import check
+
+
+def offload_without_proof(
+    model: nn.Module | Iterable[nn.Module],
+    layers: Iterable[nn.Module] | None = None,
+    *,
+    slots: int,
+    policy: AnyPolicy,
+    output_may_be_wrong: bool,
+    guard: bool = False,
+    device: torch.device | str | None = None,
+) -> Offloaded:
+    """Like ``offload``, for any schedule, safe or not, and without the guard.
+
+    output_may_be_wrong must be True, in words of the caller's own. With ``guard=True`` misses
+    are reloaded, as in ``offload``: slow, but right.
+    """
+    if output_may_be_wrong is not True:
+        raise OffloadError("say output_may_be_wrong=True, or use runtime.offload")
+    selection = select(model, layers)
+    schedule = schedule_for(policy, Ring(len(selection.modules), slots))
+    safe = check(schedule).safe
+    log.warning(
+        "offloading by policy %s, %s, guard %s: the output may be wrong",
+        schedule.policy,
+        "which is safe" if safe else "which is VIOLATED",
+        "on" if guard else "OFF",
+    )
+    mode = RELOAD if guard else OFF
+    return Offloaded(selection, schedule, mode, safe, streams_of(device))
