@@ -110,6 +110,16 @@ def _refuse_unless_plain(parameter: nn.Parameter, name: str) -> None:
         )
 
 
+def place_at(parameter: nn.Parameter, tensor: torch.Tensor) -> None:
+    """Let the Parameter, the same object, be over this tensor. Between some device types its
+    ``.data`` can't be set; then the two objects change contents, as ``nn.Module.to`` does it."""
+    if torch._has_compatible_shallow_copy_type(parameter, tensor):
+        parameter.data = tensor
+    else:
+        other = nn.Parameter(tensor, requires_grad=parameter.requires_grad)
+        torch.utils.swap_tensors(parameter, other)
+
+
 class Arena:
     """The blocks and the slots of one offload.
 
@@ -149,7 +159,7 @@ class Arena:
         for parameter, region in zip(layout.parameters, layout.regions, strict=True):
             master = region.over(block)
             master.copy_(parameter.data)
-            parameter.data = master
+            place_at(parameter, master)
 
     def bind(self, module: int) -> None:
         """Show the slot's weights in the module."""
@@ -175,5 +185,5 @@ class Arena:
                     dtype=parameter.dtype,
                     device=devices[id(parameter)],
                 )
-                parameter.data = plain.copy_(parameter.data)
+                place_at(parameter, plain.copy_(parameter.data))
         self.blocks.clear()

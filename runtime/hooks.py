@@ -102,13 +102,14 @@ class Hooks:
         interpreter = self.interpreter
         if self.on_miss == RAISE:
             slot, held = interpreter.slot_of[index], interpreter.slot[index].module
+            last = len(self.selection.modules) - 1
             what = "nothing" if held == EMPTY else f"{self.selection.names[held]} (module {held})"
             if held == index:
                 what = "an older version of its weights"
             raise ModuleNotResident(
                 f"{self.selection.names[index]} (module {index}) arrived, but its slot {slot} "
-                f"holds {what}; modules must run in the order 0 .. {len(self.selection.modules) - 1}"
-                f", and weights must not change between passes; on_miss='reload' allows both"
+                f"holds {what}; modules must run in the order 0 .. {last}, "
+                f"and weights must not change between passes; on_miss='reload' allows both"
             )
         interpreter.issue(interpreter.reload[index])
 

@@ -15,7 +15,7 @@ from types import TracebackType
 import torch
 from torch import nn
 
-from runtime.arena import Arena, lay_out
+from runtime.arena import Arena, lay_out, place_at
 from runtime.device import Streams, streams_of
 from runtime.hooks import OFF, RAISE, RELOAD, Hooks
 from runtime.interpreter import Interpreter
@@ -231,6 +231,6 @@ class Offloaded:
 def _move(tensors: dict[str, torch.Tensor], name: str, device: torch.device) -> None:
     tensor = tensors[name]
     if isinstance(tensor, nn.Parameter):
-        tensor.data = tensor.data.to(device)
+        place_at(tensor, tensor.data.to(device))
     else:
         tensors[name] = tensor.to(device)
