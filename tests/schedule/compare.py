@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from schedule import Findings, Schedule, check, machine
-from schedule.table import Moment
 from schedule.verifier import OWNERSHIP
 from tests.walk import Place, Verdict
 
@@ -11,19 +10,19 @@ MACHINE = ("ownership", "identity")
 """The properties that the machine decides in host order."""
 
 
-def by_check(findings: Findings) -> dict[str, Moment]:
+def by_check(findings: Findings) -> dict[str, Place]:
     """By property: the refill that violates ownership; the run that violates another one."""
     found = {}
     for violation in findings.violations:
         at = violation.replaced if violation.property == OWNERSHIP else violation.run
         assert at is not None, violation
-        found[violation.property] = violation.trace[at]
+        found[violation.property] = Place(*violation.trace[at])
     return found
 
 
-def lints(findings: Findings) -> set[Moment]:
+def lints(findings: Findings) -> frozenset[Place]:
     """The refills that the thrift lint names."""
-    return {lint.refill for lint in findings.lints}
+    return frozenset(Place(*lint.refill) for lint in findings.lints)
 
 
 def difference(schedule: Schedule, verdict: Verdict) -> list[str]:
@@ -53,6 +52,6 @@ def difference(schedule: Schedule, verdict: Verdict) -> list[str]:
 def machine_difference(schedule: Schedule, verdict: Verdict) -> list[str]:
     """Where three periods of the machine and the walk disagree. The machine must find nothing
     but ownership and identity: in host order nothing overlaps."""
-    said: dict[str, Place | Moment] = dict(machine.run(schedule, 3))
+    said = {name: Place(*moment) for name, moment in machine.run(schedule, 3).items()}
     seen = {name: place for name, place in verdict.violated.items() if name in MACHINE}
     return [f"the machine says {said}, the walk {seen}"] if said != seen else []

@@ -96,7 +96,6 @@ def test_start_and_host_order() -> None:
 
 def test_slots_are_immutable() -> None:
     table = Slots.empty(3)
-    assert table == (EMPTY, EMPTY, EMPTY)
-    assert table.put(1, 8) == (EMPTY, 8, EMPTY)
-    assert table.put(0, 8).put(2, 9) == (8, EMPTY, 9)
-    assert table == (EMPTY, EMPTY, EMPTY)
+    assert table.put(1, 8) == Slots((EMPTY, 8, EMPTY))
+    assert table.put(0, 8).put(2, 9) == Slots((8, EMPTY, 9))
+    assert table == Slots((EMPTY, EMPTY, EMPTY))

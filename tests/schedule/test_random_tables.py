@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Callable, Iterator
 from itertools import product
 from random import Random
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, Phase, find, given, settings
@@ -282,7 +283,7 @@ def trace_faults(violation: Violation, schedule: Schedule) -> list[str]:
     replaced = stop if owned else min(after_brought, default=None)
     read = next(at for at in range(stop, len(log)) if log[at].half == RUN and log[at].slot == slot)
     facts = {
-        "trace": (violation.trace, log[: run + 1]),
+        "trace": (tuple(Place(*moment) for moment in violation.trace), log[: run + 1]),
         "the run": (run, read),
         "needs": (needs, verdict.held[stop] if owned else log[stop].module),
         "needs is what runs": (needs, log[run].module),
@@ -328,7 +329,7 @@ def test_program_and_schedule_tell_the_walk(schedule: Schedule) -> None:
         if isinstance(each, Copy | Run)
     ]
     assert said == [(half == RUN, slot, module) for half, _, slot, module in log]
-    assert tuple(schedule.walk(4)) == log
+    assert tuple(Place(*moment) for moment in schedule.walk(4)) == log
     users = schedule.users()
     for at in range(0, len(log) // 2, 2):
         step = log[at].step + (log[at].half in (RUN, "after", "leave"))
@@ -354,4 +355,5 @@ def test_removing_a_lint_keeps_a_safe_schedule_safe(
     kept = list(table[at])
     kept.remove((place.slot, place.module))
     table[at] = tuple(kept)
-    assert check(dataclasses.replace(schedule, **{place.half: tuple(table)})).safe
+    changed: dict[str, Any] = {place.half: tuple(table)}
+    assert check(dataclasses.replace(schedule, **changed)).safe

@@ -23,7 +23,7 @@ from schedule import (
     ScheduleViolation,
     policies,
 )
-from schedule.budget import LINES, OutOfBudget, within_budget
+from schedule.budget import INSTRUCTIONS, OutOfBudget, unbudgeted, within_budget
 from schedule.loading import load, load_object
 
 # ---- sizes
@@ -170,6 +170,10 @@ def endless(index: int, slots: int, modules: int) -> int:
         index = (index + slots) % modules
 
 
+def endless_without_a_line(index: int, slots: int, modules: int) -> int:  # noqa: ARG001
+    while True: pass  # fmt: skip  # noqa: E701
+
+
 def endless_and_deaf(index: int, slots: int, modules: int) -> int:
     """Ignores every ordinary exception."""
     while True:
@@ -213,9 +217,10 @@ def test_things_that_are_no_functions(thing: Any) -> None:
     [
         (raising, "raised IndexError: list index out of range; arguments are (index, slots, mod"),
         (recursing, "raised RecursionError: "),
-        (endless, f"did not return within {LINES} lines of Python; a policy is plain arithmetic"),
-        (endless_and_deaf, f"did not return within {LINES} lines of Python"),
-        (endless_below, f"did not return within {LINES} lines of Python"),
+        (endless, f"did not return within {INSTRUCTIONS:,} instructions; a policy is plain arith"),
+        (endless_without_a_line, f"did not return within {INSTRUCTIONS:,} instructions; "),
+        (endless_and_deaf, f"did not return within {INSTRUCTIONS:,} instructions; "),
+        (endless_below, f"did not return within {INSTRUCTIONS:,} instructions; "),
     ],
 )
 def test_functions_that_do_not_return(function: Any, said: str) -> None:
@@ -290,23 +295,39 @@ def test_a_slot_map_that_gives_no_slot(slot: Any) -> None:
 # ---- the budget
 
 
-def lines(count: int) -> int:
+def count_down(count: int) -> int:
+    """At least two and at most twenty instructions a turn."""
     while count > 0:
         count -= 1
     return count
 
 
-def test_the_budget_counts_lines_of_python() -> None:
-    assert within_budget(lines, LINES // 2 - 10) == 0
-    with pytest.raises(OutOfBudget, match=f"did not return within {LINES} lines"):
-        within_budget(lines, LINES // 2 + 10)
+LITTLE, MUCH = INSTRUCTIONS // 20 - 10, INSTRUCTIONS // 2 + 10
 
 
-def test_lines_of_free_packages_do_not_count() -> None:
+def test_the_budget_counts_instructions() -> None:
+    assert within_budget(count_down, LITTLE) == 0
+    with pytest.raises(OutOfBudget, match=f"did not return within {INSTRUCTIONS:,} instructions"):
+        within_budget(count_down, MUCH)
+    assert not issubclass(OutOfBudget, Exception)
+
+
+def test_instructions_of_free_packages_do_not_count() -> None:
     package = __name__.partition(".")[0]
-    assert within_budget(lines, LINES, free=(package,)) == 0
+    assert within_budget(count_down, MUCH, free=(package,)) == 0
     with pytest.raises(OutOfBudget):
-        within_budget(lines, LINES, free=("another",))
+        within_budget(count_down, MUCH, free=("another",))
+
+
+def test_instructions_unbudgeted_do_not_count_and_the_later_ones_do() -> None:
+    def then(count: int) -> int:
+        with unbudgeted():
+            done = count_down(MUCH)
+        return done + count_down(count)
+
+    assert within_budget(then, LITTLE) == 0
+    with pytest.raises(OutOfBudget):
+        within_budget(then, MUCH)
 
 
 @pytest.fixture
@@ -321,7 +342,7 @@ def test_a_trace_function_is_put_back(tracer: Callable[..., None]) -> None:
     during = within_budget(sys.gettrace)
     assert sys.gettrace() is tracer
     assert during is not tracer
-    for failing in (lambda: lines(LINES), lambda: 1 // 0):
+    for failing in (lambda: count_down(MUCH), lambda: 1 // 0):
         with pytest.raises((OutOfBudget, ZeroDivisionError)):
             within_budget(failing)
         assert sys.gettrace() is tracer

@@ -26,10 +26,10 @@ def of(schedule: Schedule, name: str) -> Violation:
     return found
 
 
-def marks(violation: Violation) -> list[tuple[str, int, int, int] | None]:
+def marks(violation: Violation) -> list[object]:
     """The moments that the trace marks: brought, replaced, run."""
     places = (violation.brought, violation.replaced, violation.run)
-    return [None if at is None else tuple(violation.trace[at]) for at in places]
+    return [None if at is None else violation.trace[at] for at in places]
 
 
 def without(schedule: Schedule, step: int) -> Schedule:
