@@ -48,7 +48,7 @@ def wrappings(*numbers: int) -> list[tuple[Any, ...]]:
 ARITHMETIC = """
     a + b|a - b|a * b|a < b|a <= b|a > b|a >= b|a == b|a != b|min(a, b)|max(a, b, 3)
     a and b|a or b|not (a - b)|a < b < 5|-3 <= a != b|a if a else b|0 if not b else 1
-    (a < b) + 1 - (a == 0)|(a < b) * b - (b < 0)|(a < b) == (b < 7)|(a < b) != (b < 7)
+    (a < b) + 1 - a|(a < b) * b - (b < 0)|(a < b) == (b < 7)|(a < b) != (b < 7)
     ["first", "second"][a < b]|a in (b, 3, -4)|abs(a - b) + -a - +b|sum([a, b, a]) - b * 2
     sorted([a, b])[0]|a == None or b != "text"|(a == True) + a|all([a, b]) or any([b])
 """
@@ -148,7 +148,7 @@ def undecided(x: Any, y: Any) -> Any:
 
 
 def halves(x: Any, y: Any) -> Any:
-    return divmod(x - y, 2) + (x // 3, y % 5, abs(x))
+    return (*divmod(x - y, 2), x // 3, y % 5, abs(x))
 
 
 def wrapped_around(x: Any, y: Any) -> Any:
@@ -290,7 +290,7 @@ def test_an_unknown_of_the_solver_drops_no_path(monkeypatch: pytest.MonkeyPatch)
         def check(self, *_: Any) -> Any:
             return z3.unknown
 
-    monkeypatch.setattr(symbolic, "new_solver", lambda seed: Unsure())
+    monkeypatch.setattr(symbolic, "new_solver", lambda _: Unsure())
     every = [path.result for path in paths(three_decisions, "x", "y")]
     assert sorted(every) == sorted(product((False, True), repeat=3))
 

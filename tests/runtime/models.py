@@ -186,9 +186,7 @@ def as_bytes(tensor: torch.Tensor) -> bytes:
 # ---- poison
 
 
-def poison_released(
-    model: nn.Module, layers: Sequence[nn.Module], box: list[Offloaded]
-) -> list[int]:
+def poison_released(layers: Iterable[nn.Module], box: list[Offloaded]) -> list[int]:
     """Register hooks that overwrite a slot with 0xFF bytes (NaN) as soon as a module released
     it, unless the next module that runs from it is the same. To be called before offloading:
     forward hooks run in the order of registration, so these run before a refill. The result

@@ -69,7 +69,7 @@ def assert_right(
 ) -> None:
     ring, sizes = schedule.ring, block_bytes(model)
     box: list[Offloaded] = []
-    poisoned = poison_released(model, list(model.layers), box)
+    poisoned = poison_released(model.layers, box)
     with runtime.offload(model, slots=ring.slots, policy=schedule, on_miss="raise") as offloaded:
         box.append(offloaded)
         assert same(outputs(model, inputs), wanted), schedule
@@ -121,7 +121,7 @@ def test_without_any_one_refill_the_outputs_are_wrong(policy: policies.Policy) -
             for schedule in lacking(policy(Ring(modules, slots))):
                 model = copy.deepcopy(plain)
                 box: list[Offloaded] = []
-                poison_released(model, list(model.layers), box)
+                poison_released(model.layers, box)
                 with unproved(model, schedule) as offloaded:
                     box.append(offloaded)
                     for slot in offloaded.arena.slots:  # what no refill wrote is not there by luck
@@ -151,7 +151,7 @@ def test_the_old_rule_is_wrong_exactly_where_the_check_says_so(
         model = copy.deepcopy(plain)
         box: list[Offloaded] = []
         if poisoned:
-            poison_released(model, list(model.layers), box)
+            poison_released(model.layers, box)
         with unproved(model, policies.modular(Ring(modules, slots))) as offloaded:
             box.append(offloaded)
             if not same(outputs(model, inputs), wanted):
@@ -203,7 +203,7 @@ def test_the_guard_makes_the_old_rule_right_by_reloading() -> None:
         model, inputs = stack(modules), batches(PASSES)
         wanted = outputs(copy.deepcopy(model), inputs)
         box: list[Offloaded] = []
-        poison_released(model, list(model.layers), box)
+        poison_released(model.layers, box)
         with offload_without_proof(
             model, slots=slots, policy="modular", output_may_be_wrong=True, guard=True
         ) as offloaded:
