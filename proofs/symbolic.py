@@ -206,6 +206,16 @@ def satisfiable(conditions: list[Any], seed: int = 0) -> Any:
     return solver.check()
 
 
+def integers(conditions: tuple[Any, ...], names: tuple[str, ...]) -> tuple[int, ...] | None:
+    """Integers, by name, for which the solver finds the conditions true; None if it finds none."""
+    solver = new_solver(0)
+    solver.add(*conditions)
+    if solver.check() != z3.sat:
+        return None
+    model = solver.model()
+    return tuple(model.eval(z3.Int(name), model_completion=True).as_long() for name in names)
+
+
 def new_solver(seed: int) -> Any:
     """A solver with a limit on its work, not on its time: the same answer on every machine."""
     solver = z3.Solver()

@@ -17,7 +17,7 @@ from proofs.obligation import Obligation, System, discharge
 from proofs.report import Verdict
 from proofs.sizes import FIVE_TWO, closure, in_range, preload, step, target_in_range
 from proofs.slotfile import SymbolicRing
-from proofs.symbolic import NotFollowed, Run
+from proofs.symbolic import NotFollowed, Run, explore, integers
 from schedule.budget import OutOfBudget, within_budget
 from schedule.errors import PolicyError, ScheduleError
 from schedule.policy import Policy, Target, of_target
@@ -25,6 +25,7 @@ from schedule.ring import Ring
 from schedule.verifier import Findings, check
 
 SMALL, LARGE = 12, 64
+FREE = ("z3", "proofs")
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +52,7 @@ def prove_policy(policy: Policy | Target) -> PolicyResult:
         violated = smallest_violation(policy, rings(policy, SMALL, 0))
         if violated is not None:
             return _violated(policy, violated, SMALL)
-        reason = differs_when_wrapped(policy)
+        reason = differs(policy)
         count = paths = 0
         for obligation in [] if reason else policy_obligations(policy):
             outcome = discharge(obligation)
@@ -101,45 +102,80 @@ def smallest_violation(policy: Policy, among: Iterator[Ring]) -> Findings | None
     return next((f for ring in among if not (f := check(policy(ring))).safe), None)
 
 
+def differs(policy: Policy) -> str:
+    """Why the policy must not be taken for followed, or an empty text."""
+    try:
+        return differs_when_wrapped(policy) or differs_on_a_path(policy)
+    except (NotFollowed, OutOfBudget) as error:
+        return f"not followed: {error}"
+    except Exception as error:
+        return f"raised {type(error).__name__}: {error}"
+
+
 def differs_when_wrapped(policy: Policy) -> str:
     """How the policy tells wrapped numbers from ints, or an empty text. A policy that looks at
-    types, or at anything else than the numbers' values, must not be followed."""
+    types, or at anything else than the numbers' values, must not be followed. Compared are all
+    rings to 12x12."""
     for ring in rings(policy, SMALL, 0):
         for index in range(ring.modules):
-            for function, arguments in _calls(policy, ring, index):
-                call = f"(index={index}, slots={ring.slots}, modules={ring.modules})"
-                run = Run()
-                try:
-                    wrapped = within_budget(function, *arguments(run), free=("z3", "proofs"))
-                except (NotFollowed, OutOfBudget) as error:
-                    return f"not followed: {error}"
-                except Exception as error:
-                    return f"on wrapped numbers it raises {type(error).__name__} at {call}: {error}"
-                plain = function(*arguments(None))
-                same = (wrapped is None) == (plain is None) and bool(wrapped == plain)
-                if not same:
-                    return f"it behaves differently on wrapped numbers than on ints at {call}"
+            different = _differs_at(policy, index, ring.slots, ring.modules)
+            if different:
+                return different
+    return ""
+
+
+def differs_on_a_path(policy: Policy) -> str:
+    """The same, at one point of every path; NotFollowed if a path can't be followed."""
+    bodies = [in_range(_followed(policy.slot_of), policy.least_slots)]
+    if policy.target is not None:
+        bodies.append(target_in_range(_followed(policy.target), _enough(policy)))
+    for body in bodies:
+        for path in explore(body):
+            point = integers(path.conditions, ("i", "K", "N"))
+            different = _differs_at(policy, *point) if point else ""
+            if different:
+                return different
+    return ""
+
+
+def _differs_at(policy: Policy, index: int, slots: int, modules: int) -> str:
+    call = f"(index={index}, slots={slots}, modules={modules})"
+    for function, arguments in _calls(policy, index, slots, modules):
+        run = Run()
+        try:
+            wrapped = within_budget(function, *arguments(run.number), free=FREE)
+        except (NotFollowed, OutOfBudget) as error:
+            return f"not followed: {error}"
+        except Exception as error:
+            return f"on wrapped numbers it raises {type(error).__name__} at {call}: {error}"
+        try:
+            plain = within_budget(function, *arguments(int))
+        except (OutOfBudget, Exception) as error:
+            return f"on ints it raises {type(error).__name__} at {call}: {error}"
+        if (wrapped is None) != (plain is None) or not bool(wrapped == plain):
+            return f"it behaves differently on wrapped numbers than on ints at {call}"
     return ""
 
 
 def _calls(
-    policy: Policy, ring: Ring, index: int
-) -> Iterator[tuple[Callable[..., Any], Callable[[Run | None], tuple[Any, ...]]]]:
-    """The policy's functions, and their arguments for this ring: wrapped in a run, or plain."""
+    policy: Policy, index: int, slots: int, modules: int
+) -> Iterator[tuple[Callable[..., Any], Callable[[Callable[[int], Any]], tuple[Any, ...]]]]:
+    """The policy's bare functions, and their arguments as a given kind of number."""
 
-    def number(run: Run | None, value: int) -> Any:
-        return value if run is None else run.number(value)
+    def of_slot(number: Callable[[int], Any]) -> tuple[Any, ...]:
+        return number(index), SymbolicRing(number(modules), number(slots))
 
-    def of_slot(run: Run | None) -> tuple[Any, ...]:
-        sizes = SymbolicRing(number(run, ring.modules), number(run, ring.slots))
-        return number(run, index), ring if run is None else sizes
-
-    def of_goal(run: Run | None) -> tuple[Any, ...]:
-        return tuple(number(run, value) for value in (index, ring.slots, ring.modules))
+    def of_goal(number: Callable[[int], Any]) -> tuple[Any, ...]:
+        return number(index), number(slots), number(modules)
 
     yield inspect.unwrap(policy.slot_of), of_slot
     if policy.target is not None:
         yield inspect.unwrap(policy.target), of_goal
+
+
+def _enough(policy: Policy) -> Callable[[Run, Any], Any]:
+    """The rings that the policy is for."""
+    return lambda _, ring: ring.slots >= policy.least_slots
 
 
 def policy_obligations(policy: Policy) -> list[Obligation]:
@@ -148,11 +184,7 @@ def policy_obligations(policy: Policy) -> list[Obligation]:
     least = policy.least_slots
     slot_of = _followed(policy.slot_of)
     target = None if policy.target is None else _followed(policy.target)
-
-    def enough(run: Run, ring: Any) -> Any:
-        del run
-        return ring.slots >= least
-
+    enough = _enough(policy)
     at = {**FIVE_TWO, "K": max(2, least), "N": 5 * max(2, least) // 2}
     if least > 2:
         at.pop("i"), at.pop("s")
@@ -180,7 +212,7 @@ def _followed(function: Callable[..., Any]) -> Callable[..., Any]:
     bare = inspect.unwrap(function)
 
     def call(*arguments: Any) -> Any:
-        return within_budget(bare, *arguments, free=("z3", "proofs"))
+        return within_budget(bare, *arguments, free=FREE)
 
     return call
 

@@ -21,10 +21,11 @@ from typing import Any, TypeVar
 
 from schedule.budget import OutOfBudget, within_budget
 from schedule.errors import PolicyError
-from schedule.ring import EMPTY, Ring, Sizes, Slots
+from schedule.ring import EMPTY, Ring, ScanTable, Sizes, Slots, SlotTable
 from schedule.table import Refill, Schedule, one_pass
 
 Result = TypeVar("Result")
+Table = TypeVar("Table", bound=SlotTable)
 
 SlotMap = Callable[[int, Sizes], int]
 """(step, ring) -> the slot that this step's module runs from."""
@@ -143,7 +144,7 @@ def slot_local_target(index: int, slots: int, modules: int) -> int:
 # ---- refills
 
 
-def scan(next_of: Slots, slot: int, step: int) -> tuple[int, Slots]:
+def scan(next_of: Table, slot: int, step: int) -> tuple[int, Table]:
     """One step of a backward scan: the next user of the slot that this step releases, and the
     table of next users as it is before the step."""
     return next_of[slot], next_of.put(slot, step)
@@ -151,15 +152,15 @@ def scan(next_of: Slots, slot: int, step: int) -> tuple[int, Slots]:
 
 def first_users(slot_of: Sequence[int], slots: int) -> Slots:
     """By slot: the first step of the period that uses it, or EMPTY. The preload's content."""
-    table = Slots.empty(slots)
+    table = ScanTable([EMPTY] * slots)
     for step in reversed(range(len(slot_of))):
         _, table = scan(table, slot_of[step], step)
-    return table
+    return Slots(table)
 
 
 def next_users(slot_of: Sequence[int], first: Slots) -> tuple[int, ...]:
     """By step: the next user, as a step of the period, of the slot that the step releases."""
-    table, found = first, [EMPTY] * len(slot_of)
+    table, found = ScanTable(first), [EMPTY] * len(slot_of)
     for step in reversed(range(len(slot_of))):
         found[step], table = scan(table, slot_of[step], step)
     return tuple(found)

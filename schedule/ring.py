@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, Self
 
 from schedule.errors import RingError
 
@@ -20,13 +20,17 @@ class Sizes(Protocol):
     def slots(self) -> int: ...
 
 
+LARGEST = 1_000_000
+"""More modules or slots than this are a slip of the keyboard, not a model."""
+
+
 @dataclass(frozen=True, slots=True)
 class Ring:
     """The sizes of an offload.
 
     modules: N >= 1, the offloaded modules, numbered 0 .. N-1 in execution order.
     slots:   K >= 1, the device buffers, numbered 0 .. K-1. K >= N is legal.
-    Raises RingError for anything but positive integers (a bool is not a size).
+    Raises RingError for anything but integers from 1 to LARGEST (a bool is not a size).
     """
 
     modules: int
@@ -41,14 +45,21 @@ class Ring:
                 )
             if value < 1:
                 raise RingError(f"{name} must be at least 1, got {value}; a ring has at least one")
+            if value > LARGEST:
+                raise RingError(f"{name} must be at most {LARGEST}, got {value}")
+
+
+class SlotTable(Protocol):
+    """One number a slot: ``table[slot]`` reads, ``table.put(slot, value)`` is the table after a
+    write. Machine and scan touch slots through these two operations alone, so that a proof can
+    pass a symbolic table in place of a real one."""
+
+    def __getitem__(self, slot: int, /) -> int: ...
+    def put(self, slot: int, value: int) -> Self: ...
 
 
 class Slots(tuple[int, ...]):
-    """One number a slot, immutable: ``table[slot]`` reads, ``table.put(slot, value)`` is a new one.
-
-    Machine and scan touch slots through these two operations alone, so that a proof can pass
-    a symbolic table in its place.
-    """
+    """A slot table that never changes: ``put`` makes a new one."""
 
     __slots__ = ()
 
@@ -58,3 +69,11 @@ class Slots(tuple[int, ...]):
 
     def put(self, slot: int, value: int) -> Slots:
         return Slots((*self[:slot], value, *self[slot + 1 :]))
+
+
+class ScanTable(list[int]):
+    """A slot table for one scan: ``put`` writes in place, so that a scan is linear."""
+
+    def put(self, slot: int, value: int) -> Self:
+        self[slot] = value
+        return self
