@@ -86,11 +86,11 @@ class Hooks:
         """A module ran, or raised."""
         if index not in self._running:
             return  # it never arrived: the guard refused it
-        while self._running.pop() != index:
-            pass
-        if index not in self._running:
-            self.interpreter.arena.unbind(index)
-        interpreter = self.interpreter
+        interpreter, ended = self.interpreter, None
+        while ended != index:  # runs above it ended without their hook
+            ended = self._running.pop()
+            if ended not in self._running:
+                interpreter.arena.unbind(ended)
         interpreter.issue(interpreter.after[index])
         if self._running and self.on_miss != OFF:
             self._give_back()

@@ -28,7 +28,7 @@ from schedule.policy import Policy, Target
 from schedule.program import Operation, lower
 from schedule.ring import Ring
 from schedule.table import Schedule
-from schedule.verifier import verify
+from schedule.verifier import check, verify
 
 AnyPolicy = str | Policy | Target | Schedule | None
 
@@ -66,7 +66,8 @@ def offload(
     schedule = schedule_for(policy, Ring(len(selection.modules), slots))
     verify(schedule)
     offloaded = Offloaded(selection, schedule, on_miss, True, streams_of(device))
-    log.info("%s", _choice(offloaded, policy))
+    if log.isEnabledFor(logging.INFO):
+        log.info("%s", _choice(offloaded, policy))
     return offloaded
 
 
@@ -98,11 +99,12 @@ def _choice(offloaded: Offloaded, policy: AnyPolicy) -> str:
         f"offloaded {ring.modules} modules of up to {megabytes(largest)} over {ring.slots} slots, "
         f"policy {schedule.policy}: {schedule.copies} copies a pass"
     )
-    if isinstance(policy, Schedule):
-        return text
-    more = schedule_for(policy, Ring(ring.modules, ring.slots + 1))
-    saved = schedule.copies - more.copies
-    return f"{text}; one slot more ({megabytes(largest)}) would save {max(0, saved)} of them"
+    try:
+        more = check(schedule_for(policy, Ring(ring.modules, ring.slots + 1)))
+    except ValueError:
+        return text  # the policy is for this size alone
+    saved = max(0, schedule.copies - more.schedule.copies) if more.safe else 0
+    return f"{text}; one slot more ({megabytes(largest)}) would save {saved} of them"
 
 
 class Offloaded:

@@ -7,14 +7,14 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import z3
 
-from proofs.integers import SymBool, SymInt
-from proofs.symbolic import Path as SymbolicPath
-from proofs.symbolic import Run, explore, satisfiable
+from proofs.integers import SymBool, SymInt, formula
+from proofs.symbolic import Run, explore
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -42,45 +42,76 @@ def edit(file: Path, before: str, after: str) -> None:
     file.write_text(text.replace(before, after))
 
 
+@dataclass(frozen=True, slots=True)
+class Way:
+    """One path of a function, with the run that took it."""
+
+    run: Run
+    result: Any
+
+    def taken_by(self, pins: Mapping[str, int]) -> bool:
+        """Whether integers of these values fulfil every condition of the path."""
+        values = self._values(pins)
+        pairs = [(z3.Int(name), z3.IntVal(value)) for name, value in values.items()]
+        decided = [z3.simplify(z3.substitute(one, *pairs)) for one in self.run.conditions]
+        assert all(z3.is_true(one) or z3.is_false(one) for one in decided)
+        return all(map(z3.is_true, decided))
+
+    def value(self, pins: Mapping[str, int]) -> Any:
+        """The path's result for integers of these values."""
+        return _value(self.result, self._values(pins))
+
+    def _values(self, pins: Mapping[str, int]) -> dict[str, int]:
+        """Each name's value: quotients, remainders and products as Python computes them."""
+        values = _Values(self.run.products)
+        values.update(pins)
+        for (a, a_constant, b, b_constant), pair in self.run.quotients.items():
+            divisor = _linear(b, b_constant, values)
+            known = divmod(_linear(a, a_constant, values), divisor) if divisor else (0, 0)
+            for unknown, number in zip(pair, known, strict=True):
+                ((name, _),) = unknown.terms
+                values[name] = number
+        for name in self.run.products:
+            values[name]
+        return values
+
+
+class _Values(dict[str, int]):
+    """Values by name; a product's is computed when it is first asked for."""
+
+    def __init__(self, products: Mapping[str, tuple[str, str]]) -> None:
+        self.products = products
+
+    def __missing__(self, name: str) -> int:
+        x, y = self.products[name]
+        self[name] = self[x] * self[y]
+        return self[name]
+
+
 def paths(
     function: Callable[..., Any], *names: str, where: Callable[..., Any] | None = None
-) -> list[SymbolicPath[Any]]:
+) -> list[Way]:
     """Every path of the function on unknown integers of these names."""
 
-    def body(run: Run) -> Any:
+    def body(run: Run) -> Way:
         unknowns = [run.integer(name) for name in names]
         if where is not None:
             run.assume(*where(*unknowns))
-        return function(*unknowns)
+        return Way(run, function(*unknowns))
 
-    return list(explore(body))
-
-
-def outcome(path: SymbolicPath[Any], pins: Mapping[str, int], expected: object) -> str:
-    """What the path gives for integers of these values, products being true products: "not
-    taken", "as expected" if it can give nothing else, or "other"."""
-    values = [(z3.Int(name), z3.IntVal(value)) for name, value in pins.items()]
-    products = [z3.Int(name) == z3.Int(x) * z3.Int(y) for name, (x, y) in path.products.items()]
-
-    def possible(*more: Any) -> bool:
-        every = z3.And(*path.conditions, *products, *more)
-        pinned = z3.simplify(z3.substitute(every, *values))
-        if z3.is_true(pinned) or z3.is_false(pinned):
-            return bool(z3.is_true(pinned))
-        answer = satisfiable([pinned])
-        assert answer != z3.unknown, f"the solver gave up at {dict(pins)}"
-        return bool(answer == z3.sat)
-
-    if not possible():
-        return "not taken"
-    same = _equal(path.result, expected)
-    return "as expected" if possible(same) and not possible(z3.Not(same)) else "other"
+    return [path.result for path in explore(body)]
 
 
-def _equal(result: object, expected: object) -> Any:
+def _linear(terms: tuple[tuple[str, int], ...], constant: int, values: Mapping[str, int]) -> int:
+    return sum(n * values[name] for name, n in terms) + constant
+
+
+def _value(result: Any, values: Mapping[str, int]) -> Any:
     if isinstance(result, tuple):
-        assert isinstance(expected, tuple)
-        return z3.And(*(_equal(a, b) for a, b in zip(result, expected, strict=True)))
-    if isinstance(result, SymInt | SymBool):
-        return result.term == expected
-    return z3.BoolVal(result == expected)
+        return tuple(_value(part, values) for part in result)
+    if isinstance(result, SymInt):
+        return _linear(result.terms, result.constant, values)
+    if isinstance(result, SymBool):
+        pairs = [(z3.Int(name), z3.IntVal(value)) for name, value in values.items()]
+        return z3.is_true(z3.simplify(z3.substitute(formula(result), *pairs)))
+    return result

@@ -16,7 +16,7 @@ from proofs.integers import SymBool, SymInt
 from proofs.slotfile import SymbolicRing
 from proofs.symbolic import Run, product_lemma, satisfiable
 from schedule import Ring, policies
-from tests.proofs.kit import outcome, paths
+from tests.proofs.kit import Way, paths
 
 FIXED = settings(derandomize=True, database=None, deadline=None, max_examples=80)
 INTEGERS = st.one_of(st.integers(-30, 30), st.integers())
@@ -220,12 +220,13 @@ def test_each_assignment_takes_exactly_one_path_and_gets_its_result(
 ) -> None:
     found = paths(function, *names, where=where)
     assert len(found) == count
-    for values in list(product(SMALL, repeat=len(names)))[:: 1 if len(names) == 2 else 7]:
+    for values in product(SMALL, repeat=len(names)):
         pins = dict(zip(names, values, strict=True))
-        allowed = all(where(*values))  # what is assumed restricts every path
-        results = [outcome(path, pins, function(*values) if allowed else None) for path in found]
-        expected = ["as expected"] if allowed else []
-        assert [result for result in results if result != "not taken"] == expected, pins
+        taken = [way for way in found if way.taken_by(pins)]
+        if all(where(*values)):
+            assert [way.value(pins) for way in taken] == [function(*values)], pins
+        else:
+            assert taken == []  # what is assumed restricts every path
 
 
 # ---- the paths of known functions, and how none is lost
@@ -243,19 +244,16 @@ MAPS = [
     (policies.single_buffer_slot, 2),
     (policies.balanced_slot, 8),
 ]
-RINGS = [(1, 1), (3, 2), (4, 2), (7, 3), (5, 5), (3, 4), (20, 8)]
+RINGS = [Ring(n, k) for n in range(1, 10) for k in range(1, 11)] + [Ring(61, 8)]
 
 
 @pytest.mark.parametrize(("target", "count"), TARGETS)
 def test_targets_on_unknown_sizes_are_those_on_integers(target: Any, count: int) -> None:
     found = paths(target, "i", "K", "N", where=a_step)
     assert len(found) == count
-    for modules, slots in RINGS:
-        for index in range(modules):
-            pins = {"i": index, "K": slots, "N": modules}
-            results = [outcome(path, pins, target(index, slots, modules)) for path in found]
-            assert sorted(results)[0] == "as expected", pins
-            assert results.count("not taken") == count - 1, pins
+    for ring in RINGS:
+        for i in range(ring.modules):
+            same_on_integers(found, i, ring, target(i, ring.slots, ring.modules))
 
 
 @pytest.mark.parametrize(("slot_of", "count"), MAPS)
@@ -265,13 +263,15 @@ def test_slot_maps_on_unknown_sizes_are_those_on_integers(slot_of: Any, count: i
 
     found = paths(symbolic_map, "i", "K", "N", where=a_step)
     assert len(found) == count
-    for modules, slots in RINGS:
-        for index in range(modules):
-            pins = {"i": index, "K": slots, "N": modules}
-            expected = slot_of(index, Ring(modules, slots))
-            results = [outcome(path, pins, expected) for path in found]
-            assert sorted(results)[0] == "as expected", pins
-            assert results.count("not taken") == count - 1, pins
+    for ring in RINGS:
+        for i in range(ring.modules):
+            same_on_integers(found, i, ring, slot_of(i, ring))
+
+
+def same_on_integers(found: list[Way], step: int, ring: Ring, expected: int) -> None:
+    """Exactly one path is taken, and its result is the expected one."""
+    pins = {"i": step, "K": ring.slots, "N": ring.modules}
+    assert [way.value(pins) for way in found if way.taken_by(pins)] == [expected], pins
 
 
 def three_decisions(x: Any, y: Any) -> tuple[bool, bool, bool]:

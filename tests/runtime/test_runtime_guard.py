@@ -32,8 +32,9 @@ from tests.runtime.models import (
     wrong,
 )
 
-RINGS = [Ring(n, k) for n in (1, 2, 3, 5, 7) for k in (1, 2, 3, 4, 7)]
-POLICIES = [schedule for ring in RINGS for schedule in named_schedules(ring)]
+SIZES = [(1, 1), (3, 1), (3, 2), (3, 4), (5, 2), (5, 3), (6, 4)]
+POLICIES = [schedule for size in SIZES for schedule in named_schedules(Ring(*size))]
+FEW = [schedule for schedule in POLICIES if schedule.ring in {Ring(3, 2), Ring(5, 3), Ring(3, 4)}]
 
 
 def call(schedule: Schedule, order: Sequence[int], **options: str) -> tuple[list[int], Offloaded]:
@@ -93,7 +94,7 @@ def test_without_the_guard_these_orders_would_be_wrong(monkeypatch: pytest.Monke
     monkeypatch.setattr(Interpreter, "holds", lambda *_: True)
     for name in orders(1):
         harmed = sum(
-            bool(call(schedule, orders(schedule.ring.modules)[name])[0]) for schedule in POLICIES
+            bool(call(schedule, orders(schedule.ring.modules)[name])[0]) for schedule in FEW
         )
         assert (harmed == 0) == (name == "in order"), name
 
@@ -144,7 +145,7 @@ def of(kind: Callable[[list[nn.Module]], Stack], layer: type[Block], modules: in
 
 
 def test_leaving_early_and_going_further_is_right() -> None:
-    for schedule in POLICIES:
+    for schedule in FEW:
         ring = schedule.ring
         model = of(Early, Block, ring.modules)
         plain = copy.deepcopy(model)
@@ -155,7 +156,7 @@ def test_leaving_early_and_going_further_is_right() -> None:
 
 
 def test_a_module_called_outside_of_the_model_is_right() -> None:
-    for schedule in POLICIES:
+    for schedule in FEW:
         ring = schedule.ring
         model = stack(ring.modules)
         plain = copy.deepcopy(model)
@@ -168,38 +169,37 @@ def test_a_module_called_outside_of_the_model_is_right() -> None:
             assert torch.equal(model(x), plain(x))
 
 
-ERRORS = [ValueError, KeyboardInterrupt, SystemExit, GeneratorExit]
-
-
-@pytest.mark.parametrize("kind", ERRORS)
-def test_after_an_exception_in_any_module_everything_is_right(kind: type[BaseException]) -> None:
+@pytest.mark.parametrize("kind", [ValueError, KeyboardInterrupt, SystemExit])
+@pytest.mark.parametrize("schedule", FEW, ids=lambda s: f"{s.policy}-{s.ring.slots}")
+def test_after_an_exception_in_any_module_everything_is_right(
+    schedule: Schedule, kind: type[BaseException]
+) -> None:
     """state_dict too, as soon as one more hook ran."""
-    for schedule in POLICIES:
-        ring = schedule.ring
-        model = of(Stack, Failing, ring.modules)
-        plain, before = copy.deepcopy(model), picture(model).values
-        wanted = outputs(plain, batches(2))
-        with runtime.offload(model, slots=ring.slots, policy=schedule) as offloaded:
-            for index in range(ring.modules):
-                model.layers[index].error = kind("planned")
-                with pytest.raises(kind, match="planned"):
-                    outputs(model, batches(1))
-                other = (index + 1) % ring.modules
-                if other != index:
-                    watched: list[dict[str, torch.Tensor]] = []
-                    handle = model.layers[other].register_forward_hook(
-                        lambda *_, into=watched: into.append(picture(model).values)
-                    )
-                    with torch.no_grad():
-                        model.layers[other](torch.zeros(1, WIDTH))
-                    handle.remove()
-                    assert_same_values(watched[0], before)
-                    assert_same_values(model.state_dict(), before)
-                assert same(outputs(model, batches(2)), wanted)
-                assert_same_values(model.state_dict(), before)
-            # Each interrupted pass is made good by as many misses as there are slots, at most
-            # as often as the order was broken: by the interruption and by the other module.
-            assert offloaded.report().misses <= 3 * ring.modules * ring.slots
+    ring = schedule.ring
+    model = of(Stack, Failing, ring.modules)
+    before = picture(model).values
+    wanted = outputs(copy.deepcopy(model), batches(2))
+    with runtime.offload(model, slots=ring.slots, policy=schedule) as offloaded:
+        for index in range(ring.modules):
+            model.layers[index].error = kind("planned")
+            with pytest.raises(kind, match="planned"):
+                outputs(model, batches(1))
+            assert_same_values(seen_from(model, (index + 1) % ring.modules), before)
+            assert same(outputs(model, batches(2)), wanted)
+            assert_same_values(model.state_dict(), before)
+        # An interrupted pass, and a module on its own: either spoils each slot at most once.
+        assert offloaded.report().misses <= 2 * ring.modules * ring.slots
+
+
+def seen_from(model: Stack, index: int) -> dict[str, torch.Tensor]:
+    """The state_dict as it is while that layer runs."""
+    values: list[dict[str, torch.Tensor]] = []
+    layer = model.layers[index]
+    handle = layer.up.register_forward_hook(lambda *_: values.append(picture(model).values))
+    with torch.no_grad():
+        layer(torch.zeros(1, WIDTH))
+    handle.remove()
+    return values[0]
 
 
 def test_an_exception_caught_by_the_model_is_right() -> None:
@@ -214,7 +214,7 @@ def test_an_exception_caught_by_the_model_is_right() -> None:
                     x = layer(x)
             return x
 
-    for schedule in POLICIES:
+    for schedule in FEW:
         ring = schedule.ring
         model = of(Stubborn, Failing, ring.modules)
         wanted = outputs(copy.deepcopy(model), batches(1))
@@ -260,7 +260,6 @@ def test_a_miss_after_an_update_says_that_the_weights_are_older() -> None:
 def test_a_miss_after_a_failed_copy_says_that_the_slot_holds_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """And the next run of another module mends it by the schedule's own refills."""
     broken = [False]
     plain_copy = InlineStreams.copy
 
@@ -282,7 +281,7 @@ def test_a_miss_after_a_failed_copy_says_that_the_slot_holds_nothing(
         with pytest.raises(RuntimeError, match="no copy today"):
             model(x)
         broken[0] = False
-        with pytest.raises(ModuleNotResident, match=r"layers\.2 .* its slot 0 holds nothing;"):
+        with pytest.raises(ModuleNotResident, match=r"layers\.0 .* its slot 0 holds nothing;"):
             model(x)
 
 
@@ -311,6 +310,19 @@ def test_a_failed_copy_is_repeated_on_arrival(monkeypatch: pytest.MonkeyPatch) -
         broken[0] = False
         assert torch.equal(model(x), stack(3)(x))
         assert offloaded.report().misses == 1
+
+
+def test_after_an_abandoned_pass_only_a_new_offload_helps() -> None:
+    """So much is the price of "raise": no pass in order can follow."""
+    model, offloaded = three(policy="chain", on_miss="raise")
+    x = torch.zeros(1, WIDTH)
+    with torch.no_grad(), offloaded:
+        model.layers[0](x)
+        for _ in range(3):
+            with pytest.raises(ModuleNotResident, match=r"^layers\.0 .* holds layers\.2 "):
+                model(x)
+    with torch.no_grad(), runtime.offload(model, slots=2, policy="chain", on_miss="raise"):
+        assert torch.equal(model(x), stack(3)(x))
 
 
 # ---- nothing is left
