@@ -7,7 +7,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -42,20 +42,19 @@ def edit(file: Path, before: str, after: str) -> None:
     file.write_text(text.replace(before, after))
 
 
-@dataclass(frozen=True, slots=True)
 class Way:
-    """One path of a function, with the run that took it."""
+    """One path of a function: the run that took it, and its result."""
 
-    run: Run
-    result: Any
+    def __init__(self, run: Run, result: Any) -> None:
+        self.run, self.result = run, result
+        self.test: Any = None
 
     def taken_by(self, pins: Mapping[str, int]) -> bool:
         """Whether integers of these values fulfil every condition of the path."""
-        values = self._values(pins)
-        pairs = [(z3.Int(name), z3.IntVal(value)) for name, value in values.items()]
-        decided = [z3.simplify(z3.substitute(one, *pairs)) for one in self.run.conditions]
-        assert all(z3.is_true(one) or z3.is_false(one) for one in decided)
-        return all(map(z3.is_true, decided))
+        if self.test is None:
+            text = " and ".join(map(python_text, self.run.conditions)) or "True"
+            self.test = compile(text, "<conditions>", "eval")
+        return bool(eval(self.test, {"v": self._values(pins)}))
 
     def value(self, pins: Mapping[str, int]) -> Any:
         """The path's result for integers of these values."""
@@ -102,6 +101,34 @@ def paths(
     return [path.result for path in explore(body)]
 
 
+SIGNS = {
+    z3.Z3_OP_ADD: "+",
+    z3.Z3_OP_MUL: "*",
+    z3.Z3_OP_EQ: "==",
+    z3.Z3_OP_DISTINCT: "!=",  # of two
+    z3.Z3_OP_LT: "<",
+    z3.Z3_OP_LE: "<=",
+    z3.Z3_OP_GT: ">",
+    z3.Z3_OP_GE: ">=",
+    z3.Z3_OP_AND: "and",
+    z3.Z3_OP_OR: "or",
+    z3.Z3_OP_IMPLIES: "<=",  # of two truth values
+}
+
+
+@cache  # the paths of a run share most of their conditions
+def python_text(term: Any) -> str:
+    """A Z3 term as Python on the values ``v``; KeyError for what no linear condition has."""
+    if z3.is_int_value(term) or z3.is_true(term) or z3.is_false(term):
+        return str(term)
+    if z3.is_const(term):
+        return f"v[{term.decl().name()!r}]"
+    parts = [python_text(part) for part in term.children()]
+    if z3.is_not(term):
+        return f"(not {parts[0]})"
+    return f"({f' {SIGNS[term.decl().kind()]} '.join(parts)})"
+
+
 def _linear(terms: tuple[tuple[str, int], ...], constant: int, values: Mapping[str, int]) -> int:
     return sum(n * values[name] for name, n in terms) + constant
 
@@ -112,6 +139,5 @@ def _value(result: Any, values: Mapping[str, int]) -> Any:
     if isinstance(result, SymInt):
         return _linear(result.terms, result.constant, values)
     if isinstance(result, SymBool):
-        pairs = [(z3.Int(name), z3.IntVal(value)) for name, value in values.items()]
-        return z3.is_true(z3.simplify(z3.substitute(formula(result), *pairs)))
+        return bool(eval(python_text(formula(result)), {"v": values}))
     return result

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from itertools import product
 from typing import Any
@@ -14,11 +15,11 @@ from hypothesis import strategies as st
 from proofs import symbolic
 from proofs.integers import SymBool, SymInt
 from proofs.slotfile import SymbolicRing
-from proofs.symbolic import Run, product_lemma, satisfiable
+from proofs.symbolic import NotFollowed, Run, product_lemma, satisfiable
 from schedule import Ring, policies
 from tests.proofs.kit import Way, paths
 
-FIXED = settings(derandomize=True, database=None, deadline=None, max_examples=80)
+FIXED = settings(derandomize=True, database=None, deadline=None, max_examples=50)
 INTEGERS = st.one_of(st.integers(-30, 30), st.integers())
 FEW = st.integers(-12, 12)
 
@@ -46,20 +47,21 @@ def wrappings(*numbers: int) -> list[tuple[Any, ...]]:
 
 
 ARITHMETIC = """
-    a + b|a - b|a * b|a < b|a <= b|a > b|a >= b|a == b|a != b|min(a, b)|max(a, b, 3)
-    a and b|a or b|not (a - b)|a < b < 5|-3 <= a != b|a if a else b|0 if not b else 1
-    (a < b) + 1 - a|(a < b) * b - (b < 0)|(a < b) == (b < 7)|(a < b) != (b < 7)
-    ["first", "second"][a < b]|a in (b, 3, -4)|abs(a - b) + -a - +b|sum([a, b, a]) - b * 2
-    sorted([a, b])[0]|a == None or b != "text"|(a == True) + a|all([a, b]) or any([b])
+    a + b; a - b; a * b; a < b; a <= b; a > b; a >= b; a == b; a != b; min(a, b); max(a, b, 3)
+    a and b; a or b; not (a - b); a < b < 5; -3 <= a != b; a if a else b; 0 if not b else 1
+    (a < b) + 1 - a; (a < b) * b - (b < 0); (a < b) == (b < 7); (a < b) != (b < 7)
+    ["first", "second"][a < b]; a in (b, 3, -4); abs(a - b) + -a - +b; sum([a, b, a]) - b * 2
+    sorted([a, b])[0]; a == None or b != "text"; (a == True) + a; all([a, b]) or any([b])
 """
-DIVISION = """a // b|a % b|divmod(a, b)|a // b * b + a % b"""
-TRUTHS = """(a < b) + (a == 0)|2 * (a < b)|1 + (a < b)|b - (a < b)|(a < b) & (b < 7)|-(a < b)
-    (a < b) | (b < 7)|(a < b) ^ (b < 7)|(a < b) <= (b < 7)|(a < b) // 1|abs(a < b)|str(a < b)"""
+DIVISION = """a // b; a % b; divmod(a, b); a // b * b + a % b"""
+TRUTHS = """(a < b) + (a == 0); 2 * (a < b); 1 + (a < b); b - (a < b); (a < b) & (b < 7)
+    -(a < b); (a < b) | (b < 7); (a < b) ^ (b < 7); (a < b) <= (b < 7); (a < b) // 1
+    abs(a < b); str(a < b)"""
 
 
 def expressions(text: str) -> Any:
     """One parameter an expression of a and b, named by its text."""
-    found = [part.strip() for line in text.splitlines() for part in line.split("|") if part.strip()]
+    found = [part.strip() for line in text.splitlines() for part in line.split(";") if part.strip()]
     return [pytest.param(eval(f"lambda a, b: {part}"), id=part) for part in found]
 
 
@@ -84,6 +86,18 @@ def test_division_by_zero_is_pythons_error(function: Any) -> None:
     for wrapped in wrappings(7, 0):
         with pytest.raises(ZeroDivisionError, match="integer division or modulo by zero"):
             function(*wrapped)
+
+
+@pytest.mark.xfail(
+    raises=(TypeError, AssertionError),
+    reason="a SymBool is no number in most arithmetic, and prints as an object",
+)
+@pytest.mark.parametrize("function", expressions(TRUTHS))
+def test_a_truth_value_is_a_number_or_not_followed(function: Any) -> None:
+    for numbers in product(range(-1, 3), repeat=2):
+        for wrapped in wrappings(*numbers):
+            with contextlib.suppress(NotFollowed):
+                assert plain(function(*wrapped)) == function(*numbers)
 
 
 @FIXED
@@ -244,7 +258,7 @@ MAPS = [
     (policies.single_buffer_slot, 2),
     (policies.balanced_slot, 8),
 ]
-RINGS = [Ring(n, k) for n in range(1, 10) for k in range(1, 11)] + [Ring(61, 8)]
+RINGS = [Ring(n, k) for n in range(1, 8) for k in range(1, 9)] + [Ring(20, 8)]
 
 
 @pytest.mark.parametrize(("target", "count"), TARGETS)

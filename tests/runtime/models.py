@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import ctypes
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import count
@@ -180,7 +181,7 @@ def assert_same_values(now: dict[str, torch.Tensor], before: dict[str, torch.Ten
 def as_bytes(tensor: torch.Tensor) -> bytes:
     """A tensor's elements as bytes, in order, for every dtype."""
     plain = torch.empty(tensor.shape, dtype=tensor.dtype).copy_(tensor.detach())
-    return bytes(plain.untyped_storage())
+    return ctypes.string_at(plain.data_ptr(), plain.numel() * plain.element_size())
 
 
 # ---- poison

@@ -1,0 +1,75 @@
+"""The code, edited by hand in a copy: ``python -m proofs`` there is green no more."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.proofs.kit import copy_of_the_code, edit, python
+
+RAW = "if state.moving[slot] != EMPTY:\n                return Objection(RAW, slot)"
+
+EDITS = {
+    "no RAW guard": (
+        "machine",
+        RAW,
+        RAW.replace("state.moving[slot] != EMPTY", "False"),
+        [
+            "UNKNOWN         claim 0 machine: ",
+            "ModuleBegins allowed: the statement may fail (sat with seed ",
+            "PROVED          claim 3 modular: ",
+            "HOLDS_TO_BOUND  claim 10 agreement: ",
+            "UNKNOWN         mutant 'no RAW guard' ",
+            "stale: no RAW guard: ",
+        ],
+    ),
+    "a plus to a minus in modular": (
+        "policy",
+        '(PR #54975)."""\n    return (index + slots) % modules',
+        '(PR #54975)."""\n    return (index - slots) % modules',
+        [
+            "UNKNOWN         claim 3 modular: ",
+            "UNKNOWN         claim 6 closure: ",
+            "VIOLATED        claim 10 agreement: ",
+            "N=3, K=1, modular: ownership: ",
+        ],
+    ),
+    "a derived target one too far": (
+        "policy",
+        "return None if next_user == step else next_user",
+        "return None if next_user == step else next_user - 1",
+        [
+            "UNKNOWN         claim 2 policies: ",
+            "derived: step: ",
+            "VIOLATED        claim 10 agreement: ",
+            "N=2, K=1, chain: ",
+        ],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", EDITS)
+def test_an_edited_copy_is_not_proved(name: str, tmp_path: Path) -> None:
+    module, before, after, expected = EDITS[name]
+    copy_of_the_code(tmp_path, "schedule", "proofs")
+    edit(tmp_path / "schedule" / f"{module}.py", before, after)
+    run = python("-m", "proofs", first=tmp_path, then=tmp_path)
+    last = run.stdout.splitlines()[-1]
+    verdict = last.partition(":")[0]
+    assert (verdict, run.returncode) in {("VIOLATED", 1), ("UNKNOWN", 3)}, run.stderr
+    assert run.stderr == ""
+    at = 0
+    for text in expected:  # in this order
+        assert text in run.stdout[at:], run.stdout
+        at = run.stdout.index(text, at)
+
+
+def test_the_code_as_it_is_is_proved(tmp_path: Path) -> None:
+    copy_of_the_code(tmp_path, "schedule", "proofs")
+    run = python("-m", "proofs", first=tmp_path, then=tmp_path)
+    assert (run.returncode, run.stderr) == (0, "")
+    lines = run.stdout.splitlines()
+    assert lines[-1] == "PROVED: 7 claims, 37 of 37 obligations, 30 of 30 mutants refuted"
+    words = [line.split()[0] for line in lines if line[0] != " "]
+    assert words == ["PROVED"] * 6 + ["HOLDS_TO_BOUND"] + ["REFUTED"] * 30 + ["PROVED:"]

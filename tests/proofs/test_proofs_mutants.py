@@ -1,0 +1,154 @@
+"""Every planted fault is refuted by the claim that it names, with its smallest counterexample."""
+
+from __future__ import annotations
+
+import inspect
+from dataclasses import replace
+
+import pytest
+
+from proofs.mutants import MUTANTS
+from proofs.mutation import Mutant, StaleMutant, apply, smallest
+from proofs.obligation import System
+from proofs.prove import try_mutant
+from proofs.report import Verdict
+from schedule import Ring, machine, policy, verifier
+
+BY_NAME = {mutant.name: mutant for mutant in MUTANTS}
+PINNED = {
+    "the old rule in the new one's place": "N=3, K=2, slot_local",
+    "the head of another slot": "N=3, K=2, slot_local",
+    "the old rule mended without saying so": "N=3, K=2, modular",
+    "preload one short": "N=1, K=1, modular",
+    "swapped slots": "N=2, K=3, modular",
+    "self-refill": "N=1, K=1, chain",
+    "uneven blocks": "N=4, K=2, balanced",
+    "slots outside the ring": "N=2, K=1, modular",
+    "no WAR guard": "CopyBegins(0, 1) CopyLands(0) ModuleBegins(0, 1) CopyBegins(0, 1)",
+    "no WAW guard": "CopyBegins(0, 1) CopyBegins(0, 1)",
+    "no RAW guard": "CopyBegins(0, 1) ModuleBegins(0, 1)",
+    "no ownership guard": "CopyBegins(0, 1) CopyLands(0) CopyBegins(0, 2)",
+    "no identity guard": "ModuleBegins(0, 1)",
+    "any refill is progress": "N=2, K=1, after: (((0, 0),), ((0, 0),))",
+    "progress survives another module's run": "N=2, K=1, after: ((), ())",
+}
+
+
+@pytest.mark.parametrize("name", BY_NAME)
+def test_the_mutant_is_refuted_with_its_smallest_counterexample(name: str) -> None:
+    result = try_mutant(BY_NAME[name], System())
+    assert (result.verdict, result.reason) == (Verdict.PROVED, "")
+    assert result.size == BY_NAME[name].smallest
+    assert result.size == PINNED.get(name, result.size)
+    assert result.statement == (
+        f"refuted by claim {BY_NAME[name].claim}, {BY_NAME[name].obligation or 'enumeration'}"
+    )
+
+
+def test_there_are_thirty_and_their_names_are_unique() -> None:
+    assert len(MUTANTS) == len(BY_NAME) == 30
+    assert set(PINNED) <= set(BY_NAME)
+
+
+def test_each_guard_and_effect_of_the_machine_has_its_mutant() -> None:
+    killers = {mutant.obligation for mutant in MUTANTS if mutant.module == "machine"}
+    assert killers == {
+        "CopyBegins allowed",
+        "CopyBegins objected",
+        "ModuleBegins allowed",
+        "ModuleBegins elsewhere",
+        "effects",
+    }
+    assert {mutant.module for mutant in MUTANTS} == {"machine", "policy", "verifier"}
+    assert {mutant.claim for mutant in MUTANTS} == {0, 1, 2, 3, 4, 6, 10}
+
+
+# ---- what is no refutation
+
+OLD = BY_NAME["the old rule in the new one's place"]
+
+
+@pytest.mark.parametrize(
+    ("mutant", "reason"),
+    [
+        (replace(OLD, before="if slots < modules or target"), "is not once in schedule.policy"),
+        (replace(OLD, before="index % slots"), "is not once in schedule.policy"),
+        (replace(OLD, module="machine"), "is not once in schedule.machine"),
+    ],
+    ids=["gone", "twice", "elsewhere"],
+)
+def test_a_mutant_whose_text_is_not_there_once_is_stale(mutant: Mutant, reason: str) -> None:
+    with pytest.raises(StaleMutant, match=reason):
+        apply(mutant, System())
+    result = try_mutant(mutant, System())
+    assert (result.verdict, result.size) == (Verdict.UNKNOWN, "")
+    assert result.reason.startswith(f"stale: {OLD.name}: ")
+    assert reason in result.reason
+
+
+@pytest.mark.parametrize("module", ["policy", "machine", "verifier"])
+def test_a_change_that_changes_nothing_survives(module: str) -> None:
+    before = "\nfrom __future__ import annotations\n"
+    claim, name = {"policy": (4, "closed form"), "machine": (0, "effects")}.get(module, (1, "use"))
+    mutant = Mutant("nothing", module, before, f"{before}# nothing\n", claim, name, "none")
+    result = try_mutant(mutant, System())
+    assert result.verdict is Verdict.MUTANT_SURVIVED
+    assert result.verdict.value == 5
+    assert result.size == "none"
+    assert result.reason == f"claim {claim}, {name} holds in spite of it"
+
+
+def test_a_fault_that_another_obligation_would_find_survives_the_one_named() -> None:
+    result = try_mutant(replace(OLD, claim=6, obligation="modular"), System())
+    assert result.verdict is Verdict.MUTANT_SURVIVED
+
+
+@pytest.mark.parametrize("pinned", ["N=5, K=2, slot_local", "N=3, K=2, chain", "none", ""])
+def test_another_smallest_counterexample_disagrees(pinned: str) -> None:
+    mutant = replace(BY_NAME["the head of another slot"], smallest=pinned)
+    result = try_mutant(mutant, System())
+    assert result.verdict is Verdict.DISAGREE
+    assert result.verdict.value == 6
+    assert result.reason == (
+        f"smallest counterexample 'N=3, K=2, slot_local'; pinned is {pinned!r}"
+    )
+
+
+@pytest.mark.parametrize(("claim", "obligation"), [(2, "no such obligation"), (2, None)])
+def test_a_mutant_that_names_nothing_is_an_error(claim: int, obligation: str | None) -> None:
+    with pytest.raises(AssertionError, match="claim 2 has"):
+        try_mutant(replace(OLD, claim=claim, obligation=obligation), System())
+
+
+# ---- the change is the real code with one fault
+
+
+def test_a_mutant_leaves_the_real_code_alone() -> None:
+    before = inspect.getsource(policy), policy.slot_local_target(1, 2, 3)
+    mutated = apply(OLD, System())
+    assert mutated.policy.slot_local_target(1, 2, 3) == 0
+    assert (inspect.getsource(policy), policy.slot_local_target(1, 2, 3)) == before
+    assert before[1] == 1
+    assert mutated.policy is not policy
+    assert (mutated.machine, mutated.verifier) == (machine, verifier)
+
+
+def test_a_mutant_changes_one_text() -> None:
+    for mutant in MUTANTS:
+        source = inspect.getsource(getattr(System(), mutant.module))
+        assert source.count(mutant.before) == 1, mutant.name
+        assert mutant.before != mutant.after
+
+
+def test_a_mutated_policy_makes_mutated_tables() -> None:
+    mutated = apply(BY_NAME["swapped slots"], System())
+    true = policy.modular(Ring(3, 2)).after
+    false = mutated.policy.modular(Ring(3, 2)).after
+    assert [refills[0].module for refills in true] == [refills[0].module for refills in false]
+    assert [refills[0].slot for refills in true] == [0, 0, 1]
+    assert [refills[0].slot for refills in false] == [0, 1, 0]
+
+
+@pytest.mark.parametrize("module", ["policy", "machine", "verifier"])
+def test_the_true_code_has_no_counterexample(module: str) -> None:
+    assert smallest(replace(OLD, module=module), System()) == "none"

@@ -1,0 +1,227 @@
+"""An obligation is proved when every path keeps it under every seed, and something reaches it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import z3
+
+from proofs import obligation
+from proofs.claims import Claim
+from proofs.integers import both, either, implies, opposite
+from proofs.obligation import Failure, Obligation, Outcome, discharge
+from proofs.prove import prove_claim
+from proofs.report import Verdict
+from proofs.symbolic import Run, satisfiable
+from schedule.budget import OutOfBudget
+
+X_IS_5 = {"x": 5}
+
+
+def decided(body: Callable[[Run, Any], Any], witness: dict[str, int] = X_IS_5) -> Outcome:
+    """What comes of a body of one unknown."""
+    return discharge(Obligation("name", "text", lambda run: body(run, run.integer("x")), witness))
+
+
+def same_parity(run: Run, x: Any) -> Any:
+    del run
+    return (x % 2 == 0) == (x * x % 2 == 0) if x > 0 else True
+
+
+def test_a_true_statement_is_proved() -> None:
+    outcome = decided(lambda run, x: both(run, x % 7 < 7, x % 7 >= 0, x // 7 * 7 <= x))
+    assert (outcome.proved, outcome.vacuous, outcome.paths) == (True, False, 1)
+    assert outcome.reason == ""
+
+
+FALSE: list[tuple[str, Callable[[Run, Any], Any]]] = [
+    ("never", lambda _, x: x != x),
+    ("not always", lambda _, x: x != 1_000_003),
+    ("on one path", lambda _, x: x < 10 if x > 0 else True),
+    ("a plain False", lambda _, x: not x > 0),
+    ("one of several", lambda run, x: both(run, x == x, x >= 0)),
+    ("neither of two", lambda run, x: either(run, x > 0, x < 0)),
+    ("the opposite", lambda run, x: opposite(run, x == 3)),
+    ("an implication", lambda run, x: implies(run, x > 3, x > 4)),
+    ("of a quotient", lambda _, x: x // 7 * 7 == x),
+    ("not known to the solver", same_parity),  # true; but linear arithmetic can't tell
+]
+
+
+@pytest.mark.parametrize(("name", "body"), FALSE, ids=[name for name, _ in FALSE])
+def test_a_false_statement_is_not_proved(name: str, body: Any) -> None:
+    del name
+    outcome = decided(body)
+    assert (outcome.proved, outcome.vacuous) == (False, False)
+    assert outcome.reason == "the statement may fail (sat with seed 0)"
+
+
+def test_the_paths_up_to_the_first_failure_are_counted() -> None:
+    def body(_: Run, x: Any) -> Any:
+        return x < 2 if x > 1 else x < 0 if x > 0 else True
+
+    assert decided(body).paths == 1
+    assert decided(lambda _, x: x < 2 if not x > 1 else True).paths == 2
+
+
+def test_a_failure_on_a_path_that_something_takes_is_not_proved() -> None:
+    outcome = decided(lambda _, x: Failure("ownership") if x > 9 else True)
+    assert not outcome.proved
+    assert outcome.reason == "ownership (sat with seed 0)"
+
+
+def test_a_failure_on_a_path_that_nothing_takes_is_no_failure() -> None:
+    def body(run: Run, x: Any) -> Any:
+        half = x // 2
+        run.assume(x > 9)
+        return Failure("half is small") if half < 4 else True
+
+    outcome = decided(body, {"x": 10})
+    assert (outcome.proved, outcome.vacuous, outcome.reason) == (True, False, "")
+
+
+def raises(error: BaseException) -> Callable[[Run, Any], Any]:
+    def body(_: Run, x: Any) -> Any:
+        if x > 1000:
+            raise error
+        return True
+
+    return body
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (ValueError("bad"), "raised ValueError: bad"),
+        (ZeroDivisionError("zero"), "raised ZeroDivisionError: zero"),
+        (RecursionError("deep"), "raised RecursionError: deep"),
+        (OutOfBudget("too long"), "not followed: too long"),
+    ],
+)
+def test_what_raises_on_a_path_is_not_proved(error: BaseException, reason: str) -> None:
+    outcome = decided(raises(error))
+    assert (outcome.proved, outcome.vacuous, outcome.reason) == (False, False, reason)
+
+
+def test_a_division_by_what_may_be_zero_is_not_proved() -> None:
+    outcome = decided(lambda _, x: 7 // x <= 7)
+    assert outcome.reason == "raised ZeroDivisionError: integer division or modulo by zero"
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit])
+def test_who_stops_the_proof_stops_it(error: type[BaseException]) -> None:
+    with pytest.raises(error):
+        decided(raises(error()))
+
+
+# ---- vacuous
+
+
+def contradicts(run: Run, x: Any) -> Any:
+    run.assume(x > 3, x < 4)
+    return x == 77
+
+
+def contradicts_late(run: Run, x: Any) -> Any:
+    return both(run, x == 77) if x > 3 and x < 4 else contradicts(run, x)
+
+
+def no_path(run: Run, x: Any) -> Any:
+    run.assume(x > 3, x < 4)
+    return True if x > 5 else x == 77
+
+
+@pytest.mark.parametrize(("body", "paths"), [(contradicts, 1), (contradicts_late, 2), (no_path, 0)])
+def test_assumptions_that_contradict_prove_nothing(body: Any, paths: int) -> None:
+    outcome = decided(body)
+    assert outcome.vacuous
+    assert outcome.paths == paths
+
+
+def test_a_witness_outside_the_assumptions_is_vacuous() -> None:
+    def body(run: Run, x: Any) -> Any:
+        run.assume(x > 3)
+        return x > 2
+
+    assert not decided(body, {"x": 4}).vacuous
+    assert decided(body, {"x": 3}).vacuous
+
+
+def test_a_witness_that_only_false_products_fulfil_is_vacuous() -> None:
+    def body(run: Run, x: Any) -> Any:
+        y = run.integer("y")
+        run.assume(x * y == 7)
+        return True
+
+    assert not decided(body, {"x": 1, "y": 7}).vacuous
+    assert decided(body, {"x": 2, "y": 3}).vacuous
+
+
+@pytest.mark.parametrize("body", [contradicts, contradicts_late, no_path])
+def test_a_vacuous_obligation_makes_its_claim_vacuous(body: Any) -> None:
+    good = Obligation("good", "text", lambda run: run.integer("x") * 0 == 0, {})
+    empty = Obligation("empty", "text", lambda run: body(run, run.integer("x")), X_IS_5)
+    result = prove_claim(Claim(1, "title", "statement", "all", (good, empty)))
+    assert result.verdict is Verdict.VACUOUS
+    assert result.verdict.value == 4
+    assert result.reason == "empty: its witness reaches no path"
+    assert result.obligations == 2
+
+
+def test_a_claim_of_nothing_is_not_proved() -> None:
+    assert prove_claim(Claim(1, "title", "statement", "all")).verdict is Verdict.UNKNOWN
+
+
+def test_a_claim_with_an_unproved_obligation_names_it() -> None:
+    obligations = [
+        Obligation(name, "text", lambda run, low=low: run.integer("x") % 5 >= low, X_IS_5)
+        for name, low in (("right", 0), ("wrong", 1), ("also wrong", 2))
+    ]
+    result = prove_claim(Claim(1, "title", "statement", "all", tuple(obligations)))
+    assert result.verdict is Verdict.UNKNOWN
+    assert result.reason == (
+        "wrong: the statement may fail (sat with seed 0); "
+        "also wrong: the statement may fail (sat with seed 0)"
+    )
+    assert result.size == "3 obligations on 3 paths, 3 seeds"
+
+
+@pytest.mark.parametrize(
+    ("found", "verdict"), [(None, Verdict.HOLDS_TO_BOUND), ("N=3, K=2", Verdict.VIOLATED)]
+)
+def test_a_claim_to_a_bound_is_never_proved(found: str | None, verdict: Verdict) -> None:
+    result = prove_claim(Claim(10, "title", "statement", "to 12", search=lambda: found))
+    assert (result.verdict, result.reason) == (verdict, found or "")
+
+
+# ---- seeds
+
+
+def test_every_path_is_decided_under_three_seeds(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+
+    def noted(conditions: list[Any], seed: int = 9) -> Any:
+        asked.append(seed)
+        return satisfiable(conditions, seed)
+
+    monkeypatch.setattr(obligation, "satisfiable", noted)
+    outcome = decided(lambda _, x: x >= 0 if x > 0 else x < 1)
+    assert outcome.proved
+    assert outcome.paths == 2
+    assert sorted(seed for seed in asked if seed != 9) == [0, 0, 1, 1, 2, 2]
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
+@pytest.mark.parametrize("answer", [z3.unknown, z3.sat])
+def test_one_seed_that_does_not_agree_is_enough(
+    answer: Any, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unsure(conditions: list[Any], chosen: int = 9) -> Any:
+        return answer if chosen == seed else satisfiable(conditions, chosen)
+
+    monkeypatch.setattr(obligation, "satisfiable", unsure)
+    outcome = decided(lambda _, x: x + 1 > x)
+    assert not outcome.proved
+    assert outcome.reason == f"the statement may fail ({answer} with seed {seed})"

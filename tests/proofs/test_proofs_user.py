@@ -1,0 +1,341 @@
+"""Policies that anybody wrote: proved, refuted at the smallest ring, or honestly neither."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from proofs import PolicyResult, assert_policy_safe, prove_policy, user
+from proofs.report import Verdict
+from proofs.user import rings
+from schedule import Policy, Ring, check, policies
+from schedule.policy import of_target
+
+
+def fixed(index: int, slots: int, modules: int) -> int:
+    target = (index + slots) % modules
+    if slots < modules and target % slots != index % slots:
+        return index % slots
+    return target
+
+
+def old(index: int, slots: int, modules: int) -> int:
+    return (index + slots) % modules
+
+
+def thrifty(index: int, slots: int, modules: int) -> int | None:
+    target = fixed(index, slots, modules)
+    return None if target == index else target
+
+
+# ---- for a user's own tests
+
+
+def test_the_fixed_rule_is_safe() -> None:
+    assert_policy_safe(fixed)
+
+
+def test_the_old_rule_fails_with_the_smallest_ring() -> None:
+    with pytest.raises(AssertionError) as failure:
+        assert_policy_safe(old)
+    text = str(failure.value)
+    assert text.startswith(f"policy {__name__}:old is VIOLATED at N=3, K=2\nownership: pass 0, ")
+    assert "identity: pass 0: module 2 runs from slot 0, and reads module 0's weights" in text
+
+
+def test_what_is_no_policy_fails_with_the_reason() -> None:
+    with pytest.raises(AssertionError, match="is USAGE: policy returned 0.5 for"):
+        assert_policy_safe(lambda index, slots, modules: 0.5)  # type: ignore[arg-type, return-value]
+
+
+def test_what_is_not_proved_fails_with_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(user, "LARGE", 13)
+
+    def bits(index: int, slots: int, modules: int) -> int:
+        return fixed(index, slots, modules) & -1
+
+    with pytest.raises(AssertionError, match="bits is UNKNOWN: not followed: __and__ of"):
+        assert_policy_safe(bits)
+
+
+# ---- what is proved
+
+
+def uneven(step: int, ring: Any) -> int:
+    """The first third of the modules in the first half of the slots, the rest in the others."""
+    half = ring.slots // 2
+    if half > 0 and step < ring.modules // 3:
+        return step % half
+    return half + step % (ring.slots - half)
+
+
+def one_slot(step: int, ring: Any) -> int:
+    del step, ring
+    return 0
+
+
+def last_slot(step: int, ring: Any) -> int:
+    return min(step, ring.slots - 1)
+
+
+def from_the_end(step: int, ring: Any) -> int:
+    return (ring.modules - 1 - step) % ring.slots
+
+
+PROVED = [
+    (Policy("uneven", uneven), 4, "all N and K"),
+    (Policy("one_slot", one_slot), 4, "all N and K"),
+    (Policy("last_slot", last_slot), 4, "all N and K"),
+    (Policy("from_the_end", from_the_end), 4, "all N and K"),
+    (Policy("three", lambda step, _: step % 3, least_slots=3), 4, "all N and K >= 3"),
+    (policies.balanced, 4, "all N and K"),
+    (policies.double_buffer, 4, "all N and K >= 2"),
+    (thrifty, 5, "all N and K"),
+    (Policy("successor", last_slot, lambda i, k, n: i + 1 if k <= i + 1 < n else None), 0, ""),
+]
+
+
+@pytest.mark.parametrize(("policy", "count", "bound"), PROVED[:-1])
+def test_a_policy_that_is_proved(policy: Any, count: int, bound: str) -> None:
+    result = prove_policy(policy)
+    assert (result.verdict, result.reason) == (Verdict.PROVED, "")
+    assert (result.engine, result.bound, result.obligations) == ("z3", bound, count)
+    assert result.paths >= count
+    assert result.smallest is None
+    made = policy if isinstance(policy, Policy) else of_target(policy)
+    assert all(check(made(ring)).safe for ring in rings(made, 20, 15))
+
+
+# ---- what is violated
+
+
+def one_short(index: int, slots: int, modules: int) -> int | None:
+    return None if index + slots >= modules else index + slots
+
+
+def late(index: int, slots: int, modules: int) -> int:
+    return (
+        old(index, slots, modules) if modules > 20 and slots == 3 else fixed(index, slots, modules)
+    )
+
+
+def at_the_edge(index: int, slots: int, modules: int) -> int:
+    return old(index, slots, modules) if slots == 63 else fixed(index, slots, modules)
+
+
+def never(index: int, slots: int, modules: int) -> None:
+    del index, slots, modules
+
+
+VIOLATED: list[tuple[Any, int, int, int]] = [
+    (old, 3, 2, 12),
+    (never, 2, 1, 12),
+    (one_short, 2, 1, 12),
+    (late, 22, 3, 64),
+    (at_the_edge, 64, 63, 64),
+    (policies.modular, 3, 2, 12),
+    (Policy("backward", from_the_end, old), 3, 2, 12),
+]
+
+
+@pytest.mark.parametrize(("policy", "modules", "slots", "bound"), VIOLATED)
+def test_a_policy_that_is_violated(policy: Any, modules: int, slots: int, bound: int) -> None:
+    result = prove_policy(policy)
+    assert result.verdict is Verdict.VIOLATED
+    assert result.engine == "enumeration"
+    assert result.bound == f"smallest of the rings to {bound}x{bound}"
+    assert result.smallest is not None
+    assert not result.smallest.safe
+    assert result.smallest.schedule.ring == Ring(modules, slots)
+
+
+def test_it_is_the_smallest_by_modules_then_slots() -> None:
+    policy = of_target(late)
+    for ring in rings(policy, 64, 0):
+        if ring == Ring(22, 3):
+            return
+        assert check(policy(ring)).safe
+    pytest.fail("the smallest ring is not among the rings")
+
+
+def test_the_rings_that_are_tried() -> None:
+    every = [(ring.modules, ring.slots) for ring in rings(policies.balanced, 3, 0)]
+    assert every == [(n, k) for n in (1, 2, 3) for k in (1, 2, 3)]
+    new = [(ring.modules, ring.slots) for ring in rings(policies.double_buffer, 3, 2)]
+    assert new == [(1, 3), (2, 3), (3, 2), (3, 3)]
+    assert (user.SMALL, user.LARGE) == (12, 64)
+
+
+# ---- what is no policy, and what stays unknown
+
+
+def leaves_the_ring(step: int, ring: Any) -> int:
+    return int(step % (ring.slots + 1))
+
+
+def leaves_later(step: int, ring: Any) -> int:
+    return int(step % (ring.slots + (ring.modules > 20)))
+
+
+USAGE: list[tuple[Any, str]] = [
+    (Policy("leaves", leaves_the_ring), "policy leaves gives step 1 the slot 1 in Ring(modules=2"),
+    (Policy("later", leaves_later), "policy later gives step 1 the slot 1 in Ring(modules=21"),
+    (Policy("half", lambda step, ring: step / 2), "policy half gives step 0 the slot 0.0 in Ring("),
+    (lambda index, slots: 0, "can't be called with (index, slots, modules)"),
+    (7, "a policy is a function (index, slots, modules) -> target or None; got 7"),
+    (int, "a policy is a function (index, slots, modules) -> target or None; got <class 'int'>"),
+]
+
+
+@pytest.mark.parametrize(("policy", "reason"), USAGE)
+def test_what_is_no_policy(policy: Any, reason: str) -> None:
+    result = prove_policy(policy)
+    assert (result.verdict, result.engine, result.bound) == (Verdict.USAGE, "none", "none")
+    assert reason in result.reason
+
+
+def map_beyond(step: int, ring: Any) -> int:
+    return int(step % (ring.slots + 1) if ring.modules > 100 else step % ring.slots)
+
+
+def swallows(index: int, slots: int, modules: int) -> int:
+    try:
+        range(modules)
+    except BaseException:
+        return fixed(index, slots, modules)
+    return fixed(index, slots, modules) if modules < 1000 else old(index, slots, modules)
+
+
+def looks_beyond(index: int, slots: int, modules: int) -> int:
+    return fixed(index, slots, modules) if modules < 1000 else int(str(index))
+
+
+def endless_beyond(index: int, slots: int, modules: int) -> int:
+    while modules > 1000:
+        pass
+    return fixed(index, slots, modules)
+
+
+def stuck_beyond(index: int, slots: int, modules: int) -> int:
+    if modules > 1000:
+        while True:
+            pass
+    return fixed(index, slots, modules)
+
+
+def raises_beyond(index: int, slots: int, modules: int) -> int:
+    if modules > 1000:
+        raise ValueError("too many")
+    return fixed(index, slots, modules)
+
+
+def outside_beyond(index: int, slots: int, modules: int) -> int:
+    return modules if modules > 1000 else fixed(index, slots, modules)
+
+
+def float_beyond(index: int, slots: int, modules: int) -> float:
+    return fixed(index, slots, modules) * 1.0 if modules > 1000 else fixed(index, slots, modules)
+
+
+def depends_on_type(index: int, slots: int, modules: int) -> int:
+    return fixed(index, slots, modules) if isinstance(modules, int) else 0
+
+
+def never_beyond(index: int, slots: int, modules: int) -> int | None:
+    return None if modules > 1000 else fixed(index, slots, modules)
+
+
+UNKNOWN: list[tuple[Any, str]] = [
+    (Policy("map_beyond", map_beyond), "slots: not followed: __int__ of an integer"),
+    (Policy("beyond", lambda s, r: s % (r.slots + (r.modules > 100))), "slots: the statement may"),
+    (swallows, "not followed: __index__ of an integer"),
+    (looks_beyond, "range: not followed: __str__ of an integer"),
+    (endless_beyond, "range: not followed: a loop or recursion with more than 250 decisions"),
+    (stuck_beyond, "range: not followed: did not return within 1,000,000 instructions"),
+    (raises_beyond, "range: raised ValueError: too many"),
+    (outside_beyond, "range: the statement may fail (sat with seed 0)"),
+    (float_beyond, "range: not followed: * between an integer and a float"),
+    (depends_on_type, "it behaves differently on wrapped numbers than on ints at (index=0"),
+    (never_beyond, "step: progress (sat with seed 0)"),
+]
+
+
+@pytest.mark.parametrize(("policy", "reason"), UNKNOWN)
+def test_what_is_right_as_far_as_one_sees_is_unknown(
+    policy: Any, reason: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(user, "LARGE", 14)
+    result = prove_policy(policy)
+    assert (result.verdict, result.engine) == (Verdict.UNKNOWN, "z3")
+    assert result.bound == "not all N and K"
+    assert result.smallest is None
+    assert result.reason.startswith(reason)
+    assert result.reason.endswith("; no ring to 14x14 is violated, which proves nothing beyond")
+
+
+# ---- what is taken for proved, and is not
+
+
+def guarded_by_type(index: int, slots: int, modules: int) -> int:
+    if modules > 1000 and isinstance(modules, int):
+        return old(index, slots, modules)
+    return fixed(index, slots, modules)
+
+
+def guarded_by_identity(index: int, slots: int, modules: int) -> int:
+    if modules > 1000 and (index >= 0) is True:
+        return old(index, slots, modules)
+    return fixed(index, slots, modules)
+
+
+def guarded_by_text(index: int, slots: int, modules: int) -> int:
+    if modules > 1000 and str(index >= 0) == "True":
+        return old(index, slots, modules)
+    return fixed(index, slots, modules)
+
+
+def guarded_by_error(index: int, slots: int, modules: int) -> int:
+    if modules > 1000:
+        try:
+            return old(index, slots, modules) + 0 * (index >= 0)
+        except TypeError:
+            pass
+    return fixed(index, slots, modules)
+
+
+UNSOUND: list[Callable[[int, int, int], int]] = [
+    guarded_by_type,
+    guarded_by_identity,
+    guarded_by_text,
+    guarded_by_error,
+]
+
+
+@pytest.mark.xfail(
+    raises=AssertionError, reason="PROVED: a policy may look at types beyond the rings compared"
+)
+@pytest.mark.parametrize("policy", UNSOUND)
+def test_what_looks_at_types_at_big_sizes_only_is_not_proved(
+    policy: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(user, "LARGE", 14)
+    assert not check(of_target(policy)(Ring(1003, 2))).safe
+    assert prove_policy(policy).verdict is Verdict.UNKNOWN
+
+
+@pytest.mark.xfail(raises=AssertionError, reason="PROVED, though there is no schedule at N=1001")
+def test_a_slot_that_is_a_bool_at_big_sizes_only_is_not_proved(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(user, "LARGE", 14)
+    policy = Policy("bool", lambda _, ring: False if ring.modules > 1000 else 0)
+    assert prove_policy(policy).verdict is not Verdict.PROVED
+
+
+def test_a_result_is_plain_data() -> None:
+    result = prove_policy(old)
+    assert isinstance(result, PolicyResult)
+    assert result.policy == f"{__name__}:old"
+    assert (result.obligations, result.paths, result.reason) == (0, 0, "")

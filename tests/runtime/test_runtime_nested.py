@@ -1,0 +1,213 @@
+"""Modules that run inside another module's run, and two models at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import product
+
+import pytest
+import torch
+
+import runtime
+from runtime.hooks import Hooks
+from schedule import Ring, Schedule
+from tests.runtime.models import (
+    Block,
+    Stack,
+    assert_same_values,
+    batches,
+    hook_count,
+    named_schedules,
+    outputs,
+    picture,
+    same,
+    stack,
+)
+
+SIZES = [(1, 1), (3, 1), (3, 2), (4, 2), (5, 3), (3, 4)]
+SCHEDULES = [schedule for size in SIZES for schedule in named_schedules(Ring(*size))]
+FEW = [schedule for schedule in SCHEDULES if schedule.ring in {Ring(3, 1), Ring(3, 2)}]
+
+Inner = Callable[[torch.Tensor], torch.Tensor]
+
+
+class Host(Block):
+    """Calls something in the middle of its run, once, and then reads its weights again."""
+
+    inner: tuple[Inner, ...] = ()  # a tuple: a bare module would become a submodule
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        inner, self.inner = self.inner, ()
+        y = torch.tanh(self.up(x))
+        for visit in inner:
+            y = y + visit(x)
+        return x + self.down(y)
+
+
+def hosts(modules: int) -> Stack:
+    torch.manual_seed(0)
+    return Stack([Host() for _ in range(modules)]).eval()
+
+
+def visits(model: Stack) -> list[tuple[str, Inner]]:
+    """What may run inside a module: any module (itself too), all of them, a part, backwards."""
+
+    def through(order: list[int]) -> Inner:
+        def run(x: torch.Tensor) -> torch.Tensor:
+            for index in order:
+                x = model.layers[index](x)
+            return x
+
+        return run
+
+    ring = list(range(len(model.layers)))
+    found: list[tuple[str, Inner]] = [("the model", model)]
+    found += [(f"module {index}", through([index])) for index in ring]
+    found += [("a part", through(ring[: len(ring) // 2])), ("backwards", through(ring[::-1]))]
+    return found
+
+
+def nested(model: Stack, index: int, visit: int) -> list[torch.Tensor]:
+    """A pass with a visit inside that module, then a plain one."""
+    model.layers[index].inner = (visits(model)[visit][1],)
+    return outputs(model, batches(2))
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES, ids=lambda s: f"{s.policy}-{s.ring}")
+def test_what_runs_inside_a_module_is_right_and_so_is_the_rest_of_it(schedule: Schedule) -> None:
+    ring = schedule.ring
+    model, plain = hosts(ring.modules), hosts(ring.modules)
+    before = picture(model).values
+    with runtime.offload(model, slots=ring.slots, policy=schedule):
+        for index, visit in product(range(ring.modules), range(ring.modules + 3)):
+            wanted = nested(plain, index, visit)
+            assert same(nested(model, index, visit), wanted), (index, visits(model)[visit][0])
+        assert_same_values(model.state_dict(), before)
+
+
+def test_three_deep_is_right() -> None:
+    """Module 2 inside module 1 inside module 0, and module 0 again in there."""
+    for schedule in SCHEDULES:
+        if schedule.ring.modules < 3:
+            continue
+        model, plain = hosts(schedule.ring.modules), hosts(schedule.ring.modules)
+        with runtime.offload(model, slots=schedule.ring.slots, policy=schedule):
+            found = [deep(model), deep(plain)]
+        assert same(*found), schedule
+
+
+def deep(model: Stack) -> list[torch.Tensor]:
+    first, second, third = model.layers[:3]
+    first.inner, second.inner, third.inner = (second,), (third,), (first,)
+    return outputs(model, batches(2))
+
+
+def test_unless_the_outer_module_got_its_weights_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Twin: without that, it reads on in what the inner modules left in its slot."""
+    monkeypatch.setattr(Hooks, "_give_back", lambda _: None)
+    harmed = []
+    for schedule in SCHEDULES:
+        ring = schedule.ring
+        model, plain = hosts(ring.modules), hosts(ring.modules)
+        with runtime.offload(model, slots=ring.slots, policy=schedule):
+            for index, visit in product(range(ring.modules), range(ring.modules + 3)):
+                if not same(nested(model, index, visit), nested(plain, index, visit)):
+                    harmed.append(ring)
+    assert set(harmed) == {s.ring for s in SCHEDULES if s.ring.slots < s.ring.modules}
+
+
+@pytest.mark.parametrize("kind", [ValueError, KeyboardInterrupt])
+def test_an_inner_module_that_fails_does_not_harm_the_outer_one(kind: type[BaseException]) -> None:
+    """The outer one lets the exception through; the next pass is right, and state_dict too."""
+
+    def fail(_: torch.Tensor) -> torch.Tensor:
+        raise kind("planned")
+
+    for schedule in FEW:
+        modules = schedule.ring.modules
+        model = hosts(modules)
+        before = picture(model).values
+        wanted = outputs(hosts(modules), batches(2))
+        with runtime.offload(model, slots=schedule.ring.slots, policy=schedule):
+            for outer, inner in product(range(modules), repeat=2):
+                if outer != inner:
+                    model.layers[inner].inner = (fail,)
+                    model.layers[outer].inner = (model.layers[inner],)
+                    with pytest.raises(kind, match="planned"):
+                        model.layers[outer](batches(1)[0])
+                    for layer in model.layers:
+                        layer.inner = ()
+                    assert same(outputs(model, batches(2)), wanted)
+                    assert_same_values(model.state_dict(), before)
+
+
+def test_an_exception_that_the_outer_module_catches_does_not_harm_it() -> None:
+    def fail(_: torch.Tensor) -> torch.Tensor:
+        raise ValueError("planned")
+
+    def catching(inner: Inner) -> Inner:
+        def run(x: torch.Tensor) -> torch.Tensor:
+            try:
+                return inner(x)
+            except ValueError:
+                return x
+
+        return run
+
+    def cut(model: Stack, outer: int, inner: int) -> list[torch.Tensor]:
+        model.layers[inner].inner = (fail,)
+        model.layers[outer].inner = (catching(model.layers[inner]),)
+        with torch.no_grad():
+            found = [model.layers[outer](batches(1)[0])]
+        model.layers[inner].inner = ()
+        return found + outputs(model, batches(2))
+
+    for schedule in FEW:
+        modules = schedule.ring.modules
+        model, plain = hosts(modules), hosts(modules)
+        with runtime.offload(model, slots=schedule.ring.slots, policy=schedule):
+            for outer, inner in product(range(modules), repeat=2):
+                if outer != inner:
+                    assert same(cut(model, outer, inner), cut(plain, outer, inner))
+
+
+# ---- two models
+
+
+def test_two_models_at_once() -> None:
+    """Pass by pass and layer by layer in turns; one closed while the other goes on."""
+    one, two = stack(4, seed=1), stack(5, seed=2)
+    wanted = [outputs(stack(4, seed=1), batches(3)), outputs(stack(5, seed=2), batches(3))]
+    x = batches(1)[0]
+    second = runtime.offload(two, slots=3, policy="balanced")
+    with torch.no_grad(), runtime.offload(one, slots=2, policy="chain") as first:
+        for at, batch in enumerate(batches(3)):
+            assert torch.equal(one(batch), wanted[0][at])
+            assert torch.equal(two(batch), wanted[1][at])
+        seen = [(a(x), b(x)) for a, b in zip(one.layers, two.layers, strict=False)]
+        assert first.report().misses == second.report().misses == 0
+        assert (first.report().runs, second.report().runs) == (16, 19)
+    plain = zip(stack(4, seed=1).layers, stack(5, seed=2).layers, strict=False)
+    with torch.no_grad():
+        assert all(same(got, (a(x), b(x))) for got, (a, b) in zip(seen, plain, strict=True))
+    assert hook_count(one) == 0
+    assert same(outputs(two, batches(3)), wanted[1])
+    second.close()
+    assert hook_count(two) == 0
+
+
+def test_one_offloaded_model_inside_another() -> None:
+    def build() -> tuple[Stack, Stack]:
+        outer, inner = hosts(3), stack(4, seed=3)
+        outer.layers[1].inner = (inner,)
+        return outer, inner
+
+    wanted = outputs(build()[0], batches(2))
+    outer, inner = build()
+    with (
+        runtime.offload(outer, slots=2, policy="chain") as one,
+        runtime.offload(inner, slots=2, policy="chain") as two,
+    ):
+        assert same(outputs(outer, batches(2)), wanted)
+        assert (one.report().misses, two.report().misses) == (0, 0)
+        assert (one.report().runs, two.report().runs) == (6, 4)
