@@ -74,20 +74,16 @@ def walk(schedule: Schedule, periods: int = 4) -> Verdict:
         seat.append(len(lane))
         lane.append(place)
 
-    def earlier(at: int) -> list[Place]:
-        """What happened to this moment's slot before it, the latest first."""
-        return lanes[log[at].slot][: seat[at]][::-1]
-
-    def later(at: int) -> list[Place]:
-        """What happens to this moment's slot after it, the earliest first."""
-        return lanes[log[at].slot][seat[at] + 1 :]
+    # What happened to a run's slot before it, the latest first; to a refill's slot after it.
+    earlier = {at: lanes[log[at].slot][: seat[at]][::-1] for at in runs}
+    later = {at: lanes[log[at].slot][seat[at] + 1 :] for at in refills}
 
     def in_period(places: Iterable[int]) -> frozenset[Place]:
         return frozenset(log[at]._replace(step=log[at].step % period) for at in places)
 
     faults: dict[str, Iterable[int]] = {
-        "ownership": (at for at in refills if steals(log[at], held[at], later(at))),
-        "progress": (at for at in runs if not brought(log[at], earlier(at))),
+        "ownership": (at for at in refills if steals(log[at], held[at], later[at])),
+        "progress": (at for at in runs if not brought(log[at], earlier[at])),
         "identity": (at for at in runs if held[at] != log[at].module),
         "closure": unprovided(log, held, starts),
     }
@@ -97,8 +93,8 @@ def walk(schedule: Schedule, periods: int = 4) -> Verdict:
         held=tuple(held),
         first={name: at for name, places in faults.items() for at in islice(places, 1)},
         own=in_period(at for at in refills if held[at] == log[at].module),
-        idle=in_period(at for at in refills if next_run(later(at)) is None),
-        unread=in_period(at for at in refills if refilled_again(later(at))),
+        idle=in_period(at for at in refills if next_run(later[at]) is None),
+        unread=in_period(at for at in refills if refilled_again(later[at])),
     )
 
 

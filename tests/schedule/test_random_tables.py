@@ -22,14 +22,14 @@ FIXED = settings(
     derandomize=True,
     database=None,
     deadline=None,
-    max_examples=1000,
+    max_examples=800,
     suppress_health_check=[HealthCheck.too_slow],
 )
 
 Spot = tuple[str, int]
 """A half of a boundary, and its position in that half's table."""
 Plan = dict[Spot, list[Refill]]
-SMALL = 9304
+SMALL = 6064
 """How many tables ``small_tables`` makes."""
 
 
@@ -185,13 +185,13 @@ def test_a_refill_of_the_next_user_anywhere_in_the_gap_is_safe(schedule: Schedul
 
 
 def small_tables() -> Iterator[Schedule]:
-    """Every table of these shapes with at most one refill a boundary half: N up to 2, K up to 2,
-    one pass, refills on enter and after; N=2, K=1, two passes, refills after; and N=3, K=1."""
+    """Every table of these shapes (N, K, passes) with at most one refill in each of these halves
+    of a boundary, after each of a few preloads."""
     for modules, slots, passes, halves in (
         (1, 1, 1, "enter before after leave"),
         (1, 2, 1, "enter after"),
         (1, 1, 2, "before after"),
-        (2, 1, 1, "enter before after leave"),
+        (2, 1, 1, "enter after leave"),
         (2, 2, 1, "enter after"),
         (2, 1, 2, "after"),
         (3, 1, 1, "enter after"),
@@ -255,7 +255,7 @@ REACHED: dict[str, Callable[[Schedule], bool]] = {
 
 @pytest.mark.parametrize("name", REACHED)
 def test_the_random_tables_reach(name: str) -> None:
-    """Nothing vacuous: each outcome occurs among a thousand of the random tables."""
+    """Nothing vacuous: each outcome occurs among 800 of the random tables."""
     quick = settings(FIXED, phases=[Phase.generate], derandomize=False)
     assert REACHED[name](find(schedules(), REACHED[name], settings=quick, random=Random(0)))
 
@@ -294,7 +294,7 @@ def trace_faults(violation: Violation, schedule: Schedule) -> list[str]:
     return [f"{what}: {pair}" for what, pair in facts.items() if pair[0] != pair[1]]
 
 
-@settings(FIXED, max_examples=600)
+@settings(FIXED, max_examples=500)
 @given(schedules())
 def test_traces_and_sentences(schedule: Schedule) -> None:
     for violation in check(schedule).violations:

@@ -1,0 +1,325 @@
+"""The accelerator path without an accelerator: streams and events are replaced by ones that note
+what they are told. What reaches them is the program, operation for operation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+import torch
+
+from runtime import Offloaded, device, offload
+from runtime.device import AcceleratorStreams, InlineStreams, streams_of
+from runtime.hooks import RAISE, RELOAD
+from runtime.select import select
+from schedule import OffloadError, Refill, Ring, Schedule, policies
+from schedule.program import COMPUTE, COPY, RAN, Copy, Operation, Record, Run, Wait, landed, lower
+from tests.runtime.models import WIDTH, Stack, batches, named_schedules, outputs, same, stack
+
+Note = tuple[object, ...]
+CPU = torch.device("cpu")
+
+
+@dataclass
+class Machine:
+    """What the fakes were told, and how many of them were made."""
+
+    told: list[Note] = field(default_factory=list)
+    streams: list[FakeStream] = field(default_factory=list)
+    events: list[FakeEvent] = field(default_factory=list)
+    within: list[FakeStream] = field(default_factory=list)
+    current: FakeStream | None = None
+
+
+class FakeStream:
+    def __init__(self, machine: Machine, name: str) -> None:
+        self.machine, self.name = machine, name
+        machine.streams.append(self)
+
+    def record_event(self, event: FakeEvent) -> FakeEvent:
+        self.machine.told.append(("record", self.name, event.number))
+        return event
+
+    def wait_event(self, event: FakeEvent) -> None:
+        self.machine.told.append(("wait", self.name, event.number))
+
+    def synchronize(self) -> None:
+        self.machine.told.append(("synchronize", self.name))
+
+    def __enter__(self) -> None:
+        self.machine.within.append(self)
+
+    def __exit__(self, *_: object) -> None:
+        self.machine.within.pop()
+
+
+class FakeEvent:
+    def __init__(self, machine: Machine) -> None:
+        self.number = len(machine.events)
+        machine.events.append(self)
+
+
+@pytest.fixture
+def machine(monkeypatch: pytest.MonkeyPatch) -> Iterator[Machine]:
+    made = Machine()
+    made.current = FakeStream(made, COMPUTE)
+
+    def stream(device: torch.device) -> FakeStream:
+        assert device == CPU
+        return FakeStream(made, COPY)
+
+    def event(device: torch.device) -> FakeEvent:
+        assert device == CPU
+        return FakeEvent(made)
+
+    def current(device: torch.device) -> FakeStream:
+        assert device == CPU
+        return made.current
+
+    def copy(target: torch.Tensor, source: torch.Tensor) -> None:
+        made.told.append(("copy", made.within[-1].name, target.data_ptr(), source.data_ptr()))
+        plain_copy(target, source)
+
+    def host_block(_: AcceleratorStreams, size: int) -> torch.Tensor:
+        return torch.empty(size, dtype=torch.uint8)
+
+    plain_copy = device._copy
+    monkeypatch.setattr(torch, "Stream", stream)
+    monkeypatch.setattr(torch, "Event", event)
+    monkeypatch.setattr(torch.accelerator, "current_stream", current)
+    monkeypatch.setattr(device, "_copy", copy)
+    monkeypatch.setattr(AcceleratorStreams, "host_block", host_block)
+    yield made
+    assert made.within == []
+
+
+def accelerated(model: Stack, schedule: Schedule, on_miss: str = RAISE) -> Offloaded:
+    return Offloaded(select(model, None), schedule, on_miss, True, AcceleratorStreams(CPU))
+
+
+def translated(operations: Any, offloaded: Offloaded, numbers: dict[object, int]) -> list[Note]:
+    """What the operations should tell the fakes; an event's number is its first appearance."""
+    arena, found = offloaded.arena, []
+    for operation in operations:
+        match operation:
+            case Record(stream, event):
+                found.append(("record", stream, numbers.setdefault(event, len(numbers))))
+            case Wait(stream, event):
+                found.append(("wait", stream, numbers.setdefault(event, len(numbers))))
+            case Copy(stream, slot, module):
+                slot_, block = arena.slots[slot].data_ptr(), arena.blocks[module].data_ptr()
+                found.append(("copy", stream, slot_, block))
+            case Run():
+                pass  # the module itself
+    return found
+
+
+SIZES = [(1, 1), (3, 1), (3, 2), (5, 3), (4, 4), (3, 5)]
+SCHEDULES = [schedule for size in SIZES for schedule in named_schedules(Ring(*size))]
+
+
+def event_numbers(machine: Machine, offloaded: Offloaded) -> dict[object, int]:
+    """By event of the program: the number of its one object."""
+    known = offloaded.streams._events
+    assert sorted(event.number for event in known.values()) == list(range(len(machine.events)))
+    return {event: made.number for event, made in known.items()}
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES, ids=lambda s: f"{s.policy}-{s.ring}")
+def test_the_streams_are_told_the_program_operation_for_operation(
+    machine: Machine, schedule: Schedule
+) -> None:
+    model = stack(schedule.ring.modules)
+    wanted = outputs(stack(schedule.ring.modules), batches(3))
+    program = lower(schedule)
+    with accelerated(model, schedule) as offloaded:
+        numbers = event_numbers(machine, offloaded)
+        assert machine.told == translated(program.preload, offloaded, numbers)
+        for at, x in enumerate(batches(3)):
+            machine.told.clear()
+            assert torch.equal(outputs(model, [x])[0], wanted[at])
+            assert machine.told == translated(program.period(), offloaded, numbers)
+
+
+def test_events_and_streams_are_made_once_while_wrapping(machine: Machine) -> None:
+    """One event for what ran, one for each slot that is ever copied into; one stream."""
+    for schedule in SCHEDULES:
+        machine.events.clear()
+        del machine.streams[1:]
+        model = stack(schedule.ring.modules)
+        with accelerated(model, schedule, RELOAD) as offloaded:
+            events, streams = list(machine.events), list(machine.streams)
+            assert [stream.name for stream in streams] == [COMPUTE, COPY]
+            used = set(schedule.slot_of)
+            assert event_numbers(machine, offloaded).keys() == {RAN, *map(landed, used)}
+            outputs(model, batches(2))
+            with torch.no_grad():
+                for index in (0, 0, *reversed(range(schedule.ring.modules))):
+                    model.layers[index](torch.zeros(1, WIDTH))
+                model.layers[0].up.weight.add_(1)
+            outputs(model, batches(1))
+            assert (machine.events, machine.streams) == (events, streams)
+
+
+def test_at_a_miss_the_reload_is_fenced_like_every_refill(machine: Machine) -> None:
+    model = stack(3)
+    with accelerated(model, policies.chain(Ring(3, 2)), RELOAD) as offloaded:
+        numbers = event_numbers(machine, offloaded)
+        machine.told.clear()
+        with torch.no_grad(), offloaded.trace() as operations:
+            model.layers[2](torch.zeros(1, WIDTH))
+        assert operations[:6] == [
+            Record(COMPUTE, RAN),
+            Wait(COPY, RAN),
+            Copy(COPY, 0, 2),
+            Record(COPY, landed(0)),
+            Wait(COMPUTE, landed(0)),
+            Run(COMPUTE, 0, 2),
+        ]
+        assert machine.told == translated(operations, offloaded, numbers)
+
+
+def test_the_compute_stream_is_the_one_that_is_current_at_each_call(machine: Machine) -> None:
+    model = stack(3)
+    schedule = policies.chain(Ring(3, 2))
+    with accelerated(model, schedule) as offloaded:
+        numbers = event_numbers(machine, offloaded)
+        machine.told.clear()
+        machine.current = FakeStream(machine, "another")
+        outputs(model, batches(1))
+        period: list[Operation] = list(lower(schedule).period())
+        wanted = translated(period, offloaded, numbers)
+        assert machine.told == [
+            (kind, "another" if stream == COMPUTE else stream, *rest)
+            for kind, stream, *rest in wanted
+        ]
+
+
+def test_each_copy_is_made_within_its_stream_and_left_again(machine: Machine) -> None:
+    """A copy that fails leaves the stream too: the fixture checks it."""
+    model = stack(3)
+    offloaded = accelerated(model, policies.chain(Ring(3, 2)))
+    copies = [note for note in machine.told if note[0] == "copy"]
+    assert copies
+    assert {note[1] for note in copies} == {COPY}
+    assert machine.within == []
+    offloaded.close()
+
+
+def test_close_waits_for_both_streams_before_anything_is_given_up(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = stack(3)
+    offloaded = accelerated(model, policies.chain(Ring(3, 2)))
+    outputs(model, batches(1))
+    machine.told.clear()
+    release = offloaded.arena.release
+
+    def noted(*arguments: Any) -> None:
+        machine.told.append(("release",))
+        release(*arguments)
+
+    monkeypatch.setattr(offloaded.arena, "release", noted)
+    offloaded.close()
+    assert machine.told == [("synchronize", COPY), ("synchronize", COMPUTE), ("release",)]
+
+
+@pytest.mark.usefixtures("machine")
+def test_each_offload_has_a_copy_stream_of_its_own() -> None:
+    first = accelerated(stack(3), policies.chain(Ring(3, 2)))
+    second = accelerated(stack(3), policies.chain(Ring(3, 2)))
+    assert first.streams._copy_stream is not second.streams._copy_stream
+    assert not set(map(id, first.streams._events.values())) & set(
+        map(id, second.streams._events.values())
+    )
+    first.close()
+    second.close()
+
+
+def test_refills_of_one_slot_record_the_same_event_again(machine: Machine) -> None:
+    streams = AcceleratorStreams(CPU)
+    for operation in (Record(COPY, landed(1)), Wait(COMPUTE, landed(1)), Record(COPY, landed(1))):
+        streams.fence(operation)()
+    streams.fence(Record(COPY, landed(0)))()
+    assert machine.told == [
+        ("record", COPY, 0),
+        ("wait", COMPUTE, 0),
+        ("record", COPY, 0),
+        ("record", COPY, 1),
+    ]
+
+
+def test_host_blocks_are_page_locked(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[dict[str, Any]] = []
+    monkeypatch.setattr(torch, "Stream", lambda **_: None)
+    monkeypatch.setattr(torch, "empty", lambda *a, **options: asked.append({"size": a, **options}))
+    AcceleratorStreams(CPU).host_block(512)
+    assert asked == [{"size": (512,), "dtype": torch.uint8, "pin_memory": True}]
+
+
+# ---- which streams a device gets
+
+
+def test_on_a_plain_cpu_everything_is_inline(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.accelerator, "current_accelerator", lambda *_: None)
+    for asked in (None, "cpu", CPU):
+        streams = streams_of(asked)
+        assert isinstance(streams, InlineStreams)
+        assert streams.device == CPU
+
+
+def accelerator(monkeypatch: pytest.MonkeyPatch) -> None:
+    """This process has a CUDA device, of which number 3 is current."""
+    monkeypatch.setattr(torch.accelerator, "current_accelerator", lambda *_: torch.device("cuda"))
+    monkeypatch.setattr(torch.accelerator, "current_device_index", lambda: 3)
+    monkeypatch.setattr(torch, "Stream", lambda device: f"a stream of {device}")
+
+
+@pytest.mark.parametrize(
+    ("asked", "index"),
+    [
+        (None, 3),
+        ("cuda", 3),
+        ("cuda:1", 1),
+        (torch.device("cuda", 0), 0),
+        (torch.device("cuda"), 3),
+    ],
+)
+def test_the_current_accelerator_is_the_default(
+    asked: Any, index: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    accelerator(monkeypatch)
+    streams = streams_of(asked)
+    assert isinstance(streams, AcceleratorStreams)
+    assert streams.device == torch.device("cuda", index)
+    assert streams._copy_stream == f"a stream of cuda:{index}"
+
+
+def test_a_cpu_may_be_asked_for_beside_an_accelerator(monkeypatch: pytest.MonkeyPatch) -> None:
+    accelerator(monkeypatch)
+    assert isinstance(streams_of("cpu"), InlineStreams)
+    model = stack(3)
+    with offload(model, slots=2, device="cpu"):
+        assert same(outputs(model, batches(1)), outputs(stack(3), batches(1)))
+
+
+def test_another_accelerator_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    accelerator(monkeypatch)
+    with pytest.raises(
+        OffloadError, match=r"device xpu was asked for, but .* accelerator is cuda;"
+    ):
+        streams_of("xpu")
+
+
+def test_a_refill_outside_of_the_schedule_is_bound_for_every_module(machine: Machine) -> None:
+    """So that a miss makes nothing new."""
+    with accelerated(stack(5), policies.balanced(Ring(5, 3))) as offloaded:
+        interpreter = offloaded._interpreter
+        for module, bound in enumerate(interpreter.reload):
+            slot = offloaded.schedule.slot_of[module]
+            (copy,) = [op for op, _ in bound if isinstance(op, Copy)]
+            assert (copy.slot, copy.module) == Refill(slot, module)
+    assert machine.events
