@@ -18,6 +18,11 @@ if TYPE_CHECKING:
     from proofs.symbolic import Run
 
 
+KEPT = "a number kept from an earlier call: the policy keeps state"
+NEVER_EQUAL = (type(None), str, bytes, tuple, list, dict, set)
+"""Types whose values no int equals; of others we can't know."""
+
+
 @lru_cache(maxsize=100_000)  # paths of one run share most of their terms
 def linear(terms: tuple[tuple[str, int], ...], constant: int) -> Any:
     """The sum of coefficient * name, plus the constant, as a Z3 term."""
@@ -31,7 +36,6 @@ class SymBool:
     """A condition. ``if``, ``and``, ``or`` and ``not`` decide it; as a number it is 0 or 1."""
 
     __slots__ = ("run", "term")
-    __hash__ = None  # type: ignore[assignment]
 
     def __init__(self, run: Run, term: Any) -> None:
         self.run, self.term = run, term
@@ -43,7 +47,21 @@ class SymBool:
         return int(bool(self))
 
     def __eq__(self, other: object) -> Any:
-        return bool(self) == other
+        return bool(self) == (bool(other) if isinstance(other, SymBool) else other)
+
+    def __ne__(self, other: object) -> Any:
+        return not self == other
+
+    def __hash__(self) -> int:
+        return hash(bool(self))
+
+    def __str__(self) -> str:
+        return str(bool(self))
+
+    __repr__ = __str__
+
+    def __format__(self, how: str) -> str:
+        return format(bool(self), how)
 
 
 class SymInt:
@@ -141,6 +159,9 @@ class SymInt:
         return SymInt(self.run, kept, self.constant + sign * other.constant)
 
     def _number(self, other: object, sign: str) -> SymInt:
+        if isinstance(other, SymInt | SymBool) and (other.run is not self.run or self.run.over):
+            self.run.lost = other.run.lost = KEPT
+            self.run.not_followed(KEPT)
         if isinstance(other, SymInt):
             return other
         if isinstance(other, SymBool | int):
@@ -148,35 +169,46 @@ class SymInt:
         self.run.not_followed(f"{sign} between an integer and a {type(other).__name__}")
 
     def _compare(self, other: object, sign: str, of: Callable[[Any, Any], Any]) -> Any:
-        if sign in ("==", "!=") and not isinstance(other, SymInt | SymBool | int | float | complex):
+        if sign in ("==", "!=") and isinstance(other, NEVER_EQUAL):
             return NotImplemented  # as ints do: unequal to None, to text, to a tuple
         difference = self._combine(self._number(other, sign), -1)
         known = not difference.terms
         return SymBool(self.run, of(difference.constant if known else difference.term, 0))
 
 
-def _refusal(name: str) -> Callable[..., NoReturn]:
-    def refuse(self: SymInt, *_: object) -> NoReturn:
-        self.run.not_followed(f"{name} of an integer that stands for every size")
+def _refusal(name: str, what: str) -> Callable[..., NoReturn]:
+    def refuse(self: SymInt | SymBool, *_: object) -> NoReturn:
+        self.run.not_followed(f"{name} of {what} that stands for every size")
 
     return refuse
 
 
-def _as_number(name: str) -> Callable[..., Any]:
-    def number(self: SymBool, other: Any) -> Any:
-        return getattr(operator, name)(int(bool(self)), other)
+def _as_bool(name: str, swap: bool) -> Callable[..., Any]:
+    """The operator on the decided truth value, which Python, too, takes for 0 or 1."""
+    apply = getattr(operator, f"__{name}__")
 
-    return number
+    def decided(self: SymBool, other: Any) -> Any:
+        mine, its = bool(self), bool(other) if isinstance(other, SymBool) else other
+        return apply(its, mine) if swap else apply(mine, its)
+
+    return decided
 
 
 _PAIRS = ("truediv", "pow", "lshift", "rshift", "and", "or", "xor", "matmul")
 _ALONE = ("hash", "index", "int", "float", "complex", "str", "repr", "format", "round", "trunc")
 for _name in _PAIRS + tuple(f"r{name}" for name in _PAIRS):
-    setattr(SymInt, f"__{_name}__", _refusal(f"__{_name}__"))
+    setattr(SymInt, f"__{_name}__", _refusal(f"__{_name}__", "an integer"))
 for _name in (*_ALONE, "floor", "ceil", "invert", "iter", "len", "getitem", "contains"):
-    setattr(SymInt, f"__{_name}__", _refusal(f"__{_name}__"))
-for _name in ("add", "sub", "mul"):
-    setattr(SymBool, f"__{_name}__", _as_number(_name))
+    setattr(SymInt, f"__{_name}__", _refusal(f"__{_name}__", "an integer"))
+for _name in ("add", "sub", "mul", "floordiv", "mod", "and", "or", "xor"):
+    setattr(SymBool, f"__{_name}__", _as_bool(_name, False))
+    setattr(SymBool, f"__r{_name}__", _as_bool(_name, True))
+for _name in ("lt", "le", "gt", "ge"):
+    setattr(SymBool, f"__{_name}__", _as_bool(_name, False))
+for _name in ("truediv", "rtruediv", "pow", "rpow", "lshift", "rshift", "invert", "neg", "float"):
+    setattr(SymBool, f"__{_name}__", _refusal(f"__{_name}__", "a truth value"))
+for _name in ("int", "round", "trunc", "abs", "pos", "divmod", "rdivmod", "getitem", "iter"):
+    setattr(SymBool, f"__{_name}__", _refusal(f"__{_name}__", "a truth value"))
 
 
 def formula(condition: SymBool | bool) -> Any:

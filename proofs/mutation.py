@@ -72,6 +72,7 @@ def shortest_events(machine: Any) -> str:
         ("CopyBegins", (slot, module)) for slot, module in ((0, 1), (0, 2), (1, 1))
     ]
     alphabet += [("CopyLands", (0,)), ("ModuleBegins", (0, 1)), ("ModuleEnds", (0,))]
+    alphabet.append(("ModuleArrives", (1,)))
     level: list[tuple[tuple[str, ...], Any, Any]] = [((), true.start(2), machine.start(2))]
     for _ in range(5):
         following = []

@@ -67,6 +67,9 @@ def try_mutant(mutant: Mutant, system: System) -> Result:
         killed = _killed(mutant, mutated)
     except StaleMutant as error:
         return Result(mutant.name, "", Verdict.UNKNOWN, "", "", "", f"stale: {error}")
+    except Exception as error:  # of the mutated code: then nothing was refuted
+        why = f"raised {type(error).__name__}: {error}"
+        return Result(mutant.name, "", Verdict.UNKNOWN, "", "", "", why)
     by = f"claim {mutant.claim}, {mutant.obligation or 'enumeration'}"
     if not killed:
         verdict, reason = Verdict.MUTANT_SURVIVED, f"{by} holds in spite of it"

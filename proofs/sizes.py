@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from proofs.integers import both
+from proofs.integers import SymInt, both
 from proofs.obligation import EMPTY, Failure, Goal, Obligation, System
 from proofs.slotfile import (
     AnySlotMap,
@@ -49,6 +49,8 @@ def in_range(slot_of: SlotOf, least_slots: int) -> Callable[[Run], Goal]:
     def body(run: Run) -> Goal:
         ring = any_ring(run, least_slots)
         slot = slot_of(any_step(run, ring), ring)
+        if isinstance(slot, bool) or not isinstance(slot, int | SymInt):
+            return Failure(f"a slot that is a {type(slot).__name__}")
         return both(run, slot >= 0, slot < ring.slots)
 
     return body
@@ -64,6 +66,8 @@ def target_in_range(target: Any, where: Condition | None = None) -> Callable[[Ru
         result = target(any_step(run, ring), ring.slots, ring.modules)
         if result is None:
             return True
+        if isinstance(result, bool) or not isinstance(result, int | SymInt):
+            return Failure(f"a target that is a {type(result).__name__}")
         return both(run, result >= 0, result < ring.modules)
 
     return body

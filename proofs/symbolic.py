@@ -45,22 +45,24 @@ class DeadPath(BaseException):
 class Run:
     """One execution along one path.
 
-    prefix:     the decisions to repeat.
+    prefix:     the decisions to repeat: each condition as text, and its outcome.
     conditions: what holds on this path, as Z3 terms.
     forks:      the prefixes of the paths put aside.
     products:   the name of each fresh integer that stands for a product, and its two factors.
     lost:       why the run can't be followed, if so.
+    over:       the run has ended; a number kept from it is of no other run's world.
     """
 
-    prefix: tuple[bool, ...] = ()
+    prefix: tuple[tuple[str, bool], ...] = ()
     conditions: list[Any] = field(default_factory=list)
-    decisions: list[bool] = field(default_factory=list)
-    forks: list[tuple[bool, ...]] = field(default_factory=list)
+    decisions: list[tuple[str, bool]] = field(default_factory=list)
+    forks: list[tuple[tuple[str, bool], ...]] = field(default_factory=list)
     products: dict[str, tuple[str, str]] = field(default_factory=dict)
     quotients: dict[tuple[Any, ...], tuple[SymInt, SymInt]] = field(default_factory=dict)
     solver: Any = field(default_factory=lambda: new_solver(0))
     count: int = 0
     lost: str | None = None
+    over: bool = False
 
     def integer(self, name: str) -> SymInt:
         """The unknown integer of that name."""
@@ -94,18 +96,23 @@ class Run:
         """The truth of the condition on this path."""
         if isinstance(condition.term, bool):
             return condition.term
+        if self.over:
+            self.not_followed("a number kept from an earlier call: the policy keeps state")
         if len(self.decisions) >= DECISIONS:
             self.not_followed(f"a loop or recursion with more than {DECISIONS} decisions")
+        text = condition.term.sexpr()
         if len(self.decisions) < len(self.prefix):
-            outcome = self.prefix[len(self.decisions)]
+            expected, outcome = self.prefix[len(self.decisions)]
+            if text != expected:
+                self.not_followed("it decides otherwise when run again: it keeps state")
         else:
             outcome = self._possible(condition.term)
             other = self._possible(z3.Not(condition.term))
             if not outcome and not other:
                 raise DeadPath
             if outcome and other:
-                self.forks.append((*self.decisions, False))
-        self.decisions.append(outcome)
+                self.forks.append((*self.decisions, (text, False)))
+        self.decisions.append((text, outcome))
         self._hold(condition.term if outcome else z3.Not(condition.term))
         return outcome
 
@@ -167,7 +174,7 @@ class Path(Generic[Result]):
 
 def explore(body: Callable[[Run], Result]) -> Iterator[Path[Result]]:
     """Every path of ``body``. NotFollowed if one can't be followed, or if there are too many."""
-    pending: list[tuple[bool, ...]] = [()]
+    pending: list[tuple[tuple[str, bool], ...]] = [()]
     for _ in range(PATHS):
         if not pending:
             return
@@ -177,6 +184,7 @@ def explore(body: Callable[[Run], Result]) -> Iterator[Path[Result]]:
         except DeadPath:
             continue
         finally:
+            run.over = True
             if run.lost is not None:
                 raise NotFollowed(run.lost)
             pending += run.forks

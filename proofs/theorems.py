@@ -127,7 +127,12 @@ def _effects(system: System) -> Any:
             runs.holds.value == m,
             ended.running == EMPTY,
             ended.step == runs.step,
+            ended.holds.value == m,
+            ended.moving.value == EMPTY,
             arrived.step == m,
+            arrived.holds.value == m,
+            arrived.moving.value == EMPTY,
+            arrived.running == EMPTY,
         )
 
     return body
@@ -217,7 +222,9 @@ def soundness_claim(system: System) -> list[Obligation]:
     lemma = {"f": 3, "k": 1, "x": 5, "y": 2}
     return [
         Obligation("product lemma", PRODUCT_LEMMA, product_lemma, lemma),
-        Obligation("base", "before the first event the invariant holds", base, {}),
+        Obligation(
+            "base", "before the first event all slots are empty, of rings up to K = 8", base, {}
+        ),
         Obligation("refill here", "a refill of this slot keeps it", refill(True), here),
         Obligation("refill elsewhere", "a refill of another slot keeps it", refill(False), other),
         Obligation("run here", "a run from this slot keeps it", runs(True), here),

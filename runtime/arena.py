@@ -19,6 +19,9 @@ from torch import nn
 
 from schedule.errors import OffloadError
 
+MARK = "ringproof_offloaded"
+"""The attribute that marks a Parameter as living in a host block."""
+
 ALIGNMENT = 256
 """Bytes; every parameter starts at a multiple, which satisfies all vector loads."""
 
@@ -49,12 +52,19 @@ class Place:
     host: nn.Parameter
     device: nn.Parameter
 
+    @property
+    def shows(self) -> nn.Parameter | None:
+        """The Parameter that the submodule has under this name now."""
+        return self.parameters.get(self.name)
+
 
 @dataclass(frozen=True, slots=True)
 class Layout:
     """The parameters of one module that are offloaded, their regions, and the block's bytes."""
 
     module: nn.Module
+    name: str
+    paths: tuple[str, ...]
     parameters: tuple[nn.Parameter, ...]
     regions: tuple[Region, ...]
     size: int
@@ -68,7 +78,7 @@ class Layout:
 def lay_out(module: nn.Module, name: str, stay: Set[int]) -> Layout:
     """Plan the module's block; ``stay`` are the ids of parameters that are not offloaded.
     OffloadError names a parameter that can't be. Nothing is changed."""
-    offset, parameters, regions = 0, [], []
+    offset, paths, parameters, regions = 0, [], [], []
     for path, parameter in module.named_parameters():
         if id(parameter) in stay:
             continue
@@ -76,9 +86,10 @@ def lay_out(module: nn.Module, name: str, stay: Set[int]) -> Layout:
         size = _extent(parameter) * parameter.element_size()
         shape, stride = parameter.shape, parameter.stride()
         regions.append(Region(offset, size, shape, stride, parameter.dtype))
+        paths.append(path)
         parameters.append(parameter)
         offset += -(-size // ALIGNMENT) * ALIGNMENT
-    return Layout(module, tuple(parameters), tuple(regions), offset)
+    return Layout(module, name, tuple(paths), tuple(parameters), tuple(regions), offset)
 
 
 def _extent(tensor: torch.Tensor) -> int:
@@ -95,6 +106,11 @@ def _refuse_unless_plain(parameter: nn.Parameter, name: str) -> None:
             f"parameter {name} is on the meta device and has no values; load the checkpoint "
             f"before offloading"
         )
+    if parameter.is_inference():
+        raise OffloadError(
+            f"parameter {name} was made under torch.inference_mode and has no version counter; "
+            f"build or load the model outside of it"
+        )
     kind = type(parameter.data)
     if type(parameter) is not nn.Parameter or kind is not torch.Tensor:
         raise OffloadError(
@@ -102,7 +118,10 @@ def _refuse_unless_plain(parameter: nn.Parameter, name: str) -> None:
             f"dense parameters can be offloaded: leave its module out of layers"
         )
     if parameter.layout is not torch.strided:
-        raise OffloadError(f"parameter {name} has layout {parameter.layout}; only strided ones can")
+        raise OffloadError(
+            f"parameter {name} has layout {parameter.layout}, and only strided ones can be "
+            f"offloaded; make it dense, or leave its module out of layers"
+        )
     if _extent(parameter) < parameter.numel():
         raise OffloadError(
             f"parameter {name} overlaps itself (shape {tuple(parameter.shape)}, stride "
@@ -136,6 +155,13 @@ class Arena:
             sizes[slot] = max(sizes[slot], layout.size)
         self.slots = tuple(torch.empty(size, dtype=torch.uint8, device=device) for size in sizes)
         self.blocks: list[torch.Tensor] = []
+        self.ranges = tuple(
+            (self.slots[slot].data_ptr(), self.slots[slot].data_ptr() + sizes[slot])
+            for slot in slot_of
+        )
+        self._device = device
+        self._addresses: list[tuple[int, ...]] = []
+        self._written: list[int] = []
         self.places = [
             tuple(self._places(layout, self.slots[slot]))
             for layout, slot in zip(layouts, slot_of, strict=True)
@@ -160,16 +186,49 @@ class Arena:
             master = region.over(block)
             master.copy_(parameter.data)
             place_at(parameter, master)
+            setattr(parameter, MARK, True)
+        self._addresses.append(tuple(parameter.data_ptr() for parameter in layout.parameters))
+        self._written.append(self._device_version(module))
 
     def bind(self, module: int) -> None:
-        """Show the slot's weights in the module."""
+        """Show the slot's weights in the module. OffloadError if its own are others by now."""
+        layout = self.layouts[module]
+        addresses = tuple(parameter.data_ptr() for parameter in layout.parameters)
+        for place in self.places[module]:
+            shown = place.shows
+            if shown is not place.host and shown is not place.device:
+                self._refuse_changed(module, place.name)
+        if addresses != self._addresses[module]:
+            changed = zip(addresses, self._addresses[module], layout.paths, strict=True)
+            self._refuse_changed(module, next(path for now, then, path in changed if now != then))
         for place in self.places[module]:
             place.parameters[place.name] = place.device
 
+    def _refuse_changed(self, module: int, path: str) -> None:
+        raise OffloadError(
+            f"parameter {path} of {self.layouts[module].name} was replaced, or its data was, while "
+            f"the model is offloaded; close() first, change the model, and offload it again"
+        )
+
     def unbind(self, module: int) -> None:
-        """Show the host masters in the module."""
+        """Show the host masters in the module. What was written into the weights meanwhile goes
+        into the masters, whose new version then makes the slot's copy old."""
+        if self._written[module] != self._device_version(module):
+            with torch.no_grad():
+                for place in self.places[module]:
+                    place.host.copy_(place.device)
+            self._written[module] = self._device_version(module)
         for place in self.places[module]:
-            place.parameters[place.name] = place.host
+            if place.shows is place.device:
+                place.parameters[place.name] = place.host
+
+    def _device_version(self, module: int) -> int:
+        return sum(place.device._version for place in self.places[module])
+
+    def in_slot(self, module: int, tensor: torch.Tensor) -> bool:
+        """Whether the tensor's bytes lie in the slot that the module runs from."""
+        start, end = self.ranges[module]
+        return tensor.device.type == self._device.type and start <= tensor.data_ptr() < end
 
     def version(self, module: int) -> int:
         """Grows whenever torch writes into one of the module's host masters."""
@@ -186,4 +245,6 @@ class Arena:
                     device=devices[id(parameter)],
                 )
                 place_at(parameter, plain.copy_(parameter.data))
+                parameter.__dict__.pop(MARK, None)
         self.blocks.clear()
+        self.slots, self.places = (), []

@@ -92,7 +92,7 @@ def streams_of(device: torch.device | str | None) -> Streams:
     else:
         try:
             chosen = torch.device(device)
-        except RuntimeError as error:
+        except (RuntimeError, TypeError) as error:
             raise OffloadError(f"device {device!r} is no device: {error}") from error
     if chosen.type == "cpu":
         return InlineStreams(chosen)

@@ -16,7 +16,7 @@ from torch import nn
 from torch.utils._pytree import tree_leaves
 
 from runtime.interpreter import Interpreter
-from runtime.select import MARK, Selection
+from runtime.select import Selection
 from schedule.errors import ModuleNotResident, OffloadError
 from schedule.ring import EMPTY
 
@@ -49,8 +49,8 @@ class Hooks:
         enter, leave = interpreter.enter[0], interpreter.leave[0]
         if enter or leave:
             # Without the root, a pass begins before its first module and ends after its last.
-            first = self.selection.root or modules[0]
-            last = self.selection.root or modules[-1]
+            root = self.selection.root
+            first, last = (modules[0], modules[-1]) if root is None else (root, root)
             self._before(first, lambda *_: interpreter.issue(enter))
             self._hook_modules()
             self._after(last, lambda *_: interpreter.issue(leave))
@@ -94,8 +94,24 @@ class Hooks:
         interpreter.issue(interpreter.after[index])
         if self._running and self.on_miss != OFF:
             self._give_back()
-        if torch.is_grad_enabled():
-            _refuse_grad(self.selection.names[index], output)
+        self._check_output(index, output)
+
+    def _check_output(self, index: int, output: Any) -> None:
+        """What leaves a module must not lead back into its slot, which is refilled from now on."""
+        name, grad = self.selection.names[index], torch.is_grad_enabled()
+        for leaf in (output,) if isinstance(output, torch.Tensor) else tree_leaves(output):
+            if not isinstance(leaf, torch.Tensor):
+                continue
+            if grad and leaf.requires_grad:
+                raise OffloadError(
+                    f"an output of {name} requires grad, but by the time of backward its slot "
+                    f"holds other weights: run the model under torch.no_grad()"
+                )
+            if self.interpreter.arena.in_slot(index, leaf):
+                raise OffloadError(
+                    f"an output of {name} is a view of its weights, but its slot will hold others "
+                    f"when the view is read: return a copy, .clone(), or leave the module out"
+                )
 
     def _miss(self, index: int) -> None:
         self.misses += 1
@@ -141,7 +157,6 @@ class Hooks:
 def _closed_to_dynamo(hook: Callable[..., None]) -> Callable[..., None]:
     """A plain Python hook would be traced away by torch.compile, in silence."""
     closed: Callable[..., None] = torch.compiler.disable(hook)
-    setattr(closed, MARK, True)
     return closed
 
 
@@ -152,12 +167,3 @@ def _modules_on_stack() -> Iterator[int]:
         if frame.f_code is nn.Module._call_impl.__code__:
             yield id(frame.f_locals["self"])
         frame = frame.f_back  # type: ignore[assignment]
-
-
-def _refuse_grad(name: str, output: Any) -> None:
-    for leaf in tree_leaves(output):
-        if isinstance(leaf, torch.Tensor) and leaf.requires_grad:
-            raise OffloadError(
-                f"an output of {name} requires grad, but by the time of backward its slot holds "
-                f"other weights: run the model under torch.no_grad()"
-            )

@@ -72,6 +72,16 @@ class Interpreter:
         if self.log is not None:
             self.log.extend(operation for operation, _ in bound)
 
+    def forget(self) -> None:
+        """Take no slot's content for current: the next run of each module loads it again."""
+        for content in self.content:
+            content.version = -1
+
+    def drop(self) -> None:
+        """Give up the actions, and with them the blocks and slots that they hold."""
+        self.preload, self.reload, self.wait = (), (), ()
+        self.enter = self.before = self.begin = self.after = self.leave = ()
+
     def holds(self, module: int) -> bool:
         """Whether the module is resident: its slot holds it, as its host master is now."""
         content = self.slot[module]

@@ -28,9 +28,9 @@ from schedule.policy import Policy, Target
 from schedule.program import Operation, lower
 from schedule.ring import Ring
 from schedule.table import Schedule
-from schedule.verifier import check, verify
+from schedule.verifier import Verified, check, verify
 
-AnyPolicy = str | Policy | Target | Schedule | None
+AnyPolicy = str | Policy | Target | Schedule | Verified | None
 
 log = logging.getLogger("ringproof.runtime")
 
@@ -51,8 +51,8 @@ def offload(
     layers:  the modules to offload, in execution order; by default the model's blocks.
     slots:   K >= 1, each as large as the largest module that uses it.
     policy:  a name, ``pkg.module:function``, a Policy, a function (index, slots, modules) ->
-             target or None, or a Schedule for exactly this ring. Default: ``double_buffer``,
-             for one slot ``single_buffer``.
+             target or None, or a Schedule or Verified for exactly this ring. Default:
+             ``double_buffer``, for one slot ``single_buffer``.
     on_miss: what to do when a module is not resident: "reload" it, or "raise" ModuleNotResident.
     device:  the current accelerator by default, else the CPU.
 
@@ -73,6 +73,8 @@ def offload(
 
 def schedule_for(policy: AnyPolicy, ring: Ring) -> Schedule:
     """The schedule of any form of policy, for this ring."""
+    if isinstance(policy, Verified):
+        policy = policy.schedule
     if isinstance(policy, Schedule):
         if policy.ring != ring:
             raise OffloadError(f"the schedule is for {policy.ring}, but this offload is {ring}")
@@ -82,7 +84,8 @@ def schedule_for(policy: AnyPolicy, ring: Ring) -> Schedule:
     elif isinstance(policy, str):
         schedule = load(policy)(ring)
     else:
-        schedule = (policy if isinstance(policy, Policy) else policies.of_target(policy))(ring)
+        made = policies.guarded_policy if isinstance(policy, Policy) else policies.of_target
+        schedule = made(policy)(ring)
     if schedule.period != 1:
         raise OffloadError(
             f"policy {schedule.policy} repeats after {schedule.period} passes; the runtime "
@@ -131,15 +134,17 @@ class Offloaded:
         self._moved: list[tuple[dict[str, torch.Tensor], str, torch.device]] = []
         self._hooks: Hooks | None = None
         self._closed = False
+        program = lower(schedule)
         # Arena and masters outside inference mode: their version counters are the guard's.
         with torch.inference_mode(False), torch.no_grad():
             slot_of, slots = schedule.slot_of, schedule.ring.slots
             self.arena = Arena(layouts, slot_of, slots, streams.device)
+            self._bytes_slots = sum(slot.numel() for slot in self.arena.slots)
             try:
                 for module, layout in enumerate(layouts):
                     self.arena.adopt(module, streams.host_block(layout.size))
                 self._move_the_rest()
-                self._interpreter = Interpreter(lower(schedule), slot_of, self.arena, streams)
+                self._interpreter = Interpreter(program, slot_of, self.arena, streams)
                 self._interpreter.issue(self._interpreter.preload)
                 self._preloaded = self._interpreter.counts.copies
                 self._hooks = Hooks(selection, self._interpreter, on_miss)
@@ -177,7 +182,7 @@ class Offloaded:
             guard=self.on_miss != OFF,
             bytes_whole=offloaded + rest,
             bytes_offloaded=offloaded,
-            bytes_slots=sum(slot.numel() for slot in self.arena.slots),
+            bytes_slots=self._bytes_slots,
             bytes_rest=rest,
             preloaded=self._preloaded,
             copies=counts.copies - self._preloaded,
@@ -192,11 +197,18 @@ class Offloaded:
     def trace(self) -> Iterator[list[Operation]]:
         """Collect the program's operations, as they are issued, while the context is open."""
         operations: list[Operation] = []
-        self._interpreter.log = operations
+        outer, self._interpreter.log = self._interpreter.log, operations
         try:
             yield operations
         finally:
-            self._interpreter.log = None
+            self._interpreter.log = outer
+            if outer is not None:
+                outer.extend(operations)
+
+    def refresh(self) -> None:
+        """Load every module again before it next runs. Needed after writes that torch does not
+        count: through ``.data``, through numpy, by another process."""
+        self._interpreter.forget()
 
     def close(self) -> None:
         """Remove the hooks and give the model its weights back, where they came from. Twice is
@@ -207,6 +219,8 @@ class Offloaded:
         if self._hooks is not None:
             self._hooks.remove()
         self.streams.synchronize()
+        if hasattr(self, "_interpreter"):
+            self._interpreter.drop()
         with torch.inference_mode(False), torch.no_grad():
             self.arena.release(self._came_from)
             for tensors, name, device in self._moved:

@@ -9,10 +9,8 @@ from dataclasses import dataclass
 import torch
 from torch import nn
 
+from runtime.arena import MARK
 from schedule.errors import OffloadError
-
-MARK = "ringproof_offloaded"
-"""The attribute by which a hook of ours is known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +30,8 @@ def select(model: nn.Module | Iterable[nn.Module], layers: Iterable[nn.Module] |
     """The modules to offload. OffloadError says what is wrong; nothing is changed."""
     if isinstance(model, nn.Module) and not isinstance(model, nn.ModuleList):
         root = model
+        if layers is not None and not isinstance(layers, Iterable):
+            raise OffloadError(f"layers is a {type(layers).__name__}; give a list of modules")
         chosen = list(_find(root) if layers is None else layers)
     else:
         if layers is not None:
@@ -48,7 +48,14 @@ def select(model: nn.Module | Iterable[nn.Module], layers: Iterable[nn.Module] |
             raise OffloadError(
                 f"module {name} has {what}, so nothing can be offloaded; leave it out"
             )
-    return Selection(root, tuple(chosen), tuple(names), frozenset(stay), tuple(stay.values()))
+    selection = Selection(root, tuple(chosen), tuple(names), frozenset(stay), tuple(stay.values()))
+    for tensors, name in tensors_that_stay(selection):
+        if tensors[name].is_meta:
+            raise OffloadError(
+                f"{name}, a tensor of shape {tuple(tensors[name].shape)} beside the layers, is on "
+                f"the meta device and has no values; load the checkpoint before offloading"
+            )
+    return selection
 
 
 def _find(root: nn.Module) -> Iterable[nn.Module]:
@@ -90,12 +97,16 @@ def _refuse_odd(chosen: list[nn.Module]) -> None:
     for position, module in enumerate(chosen):
         if not isinstance(module, nn.Module):
             raise OffloadError(f"layers[{position}] is a {type(module).__name__}, not an nn.Module")
-        if any(hasattr(hook, MARK) for hook in module._forward_pre_hooks.values()):
+        if type(module).forward is nn.Module.forward:
             raise OffloadError(
-                f"layers[{position}], a {type(module).__name__}, is offloaded already; "
-                f"close() that offload first"
+                f"layers[{position}], a {type(module).__name__}, has no forward and so never runs; "
+                f"give the modules in it"
             )
         for name, parameter in module.named_parameters():
+            if hasattr(parameter, MARK):
+                raise OffloadError(
+                    f"layers[{position}].{name} is offloaded already; close() that offload first"
+                )
             if _lazy(parameter):
                 raise OffloadError(
                     f"layers[{position}].{name} is not initialized; run the model once before"
@@ -128,21 +139,14 @@ def _names(root: nn.Module | None, chosen: list[nn.Module]) -> list[str]:
 def _shared(root: nn.Module | None, chosen: list[nn.Module], names: list[str]) -> dict[int, str]:
     """Parameters, by id, that more than one chosen module holds, or the rest of the model too."""
     holders = Counter(id(p) for module in chosen for p in set(module.parameters()))
-    found = {
+    if root is not None:
+        holders.update({id(p) for p in parameters_outside(root, chosen)})
+    return {
         id(parameter): f"{name}.{path}"
         for module, name in zip(chosen, names, strict=True)
         for path, parameter in module.named_parameters()
         if holders[id(parameter)] > 1
     }
-    if root is not None:
-        outside = {id(p) for p in parameters_outside(root, chosen)}
-        found |= {
-            id(parameter): f"{name}.{path}"
-            for module, name in zip(chosen, names, strict=True)
-            for path, parameter in module.named_parameters()
-            if id(parameter) in outside
-        }
-    return found
 
 
 def parameters_outside(root: nn.Module, chosen: Iterable[nn.Module]) -> Iterable[nn.Parameter]:

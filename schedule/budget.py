@@ -22,12 +22,17 @@ class OutOfBudget(BaseException):
 
 
 def within_budget(
-    function: Callable[..., Result], *arguments: Any, free: tuple[str, ...] = ()
+    function: Callable[..., Result],
+    *arguments: Any,
+    free: tuple[str, ...] = (),
+    refuse: Callable[[FrameType], None] | None = None,
 ) -> Result:
     """``function(*arguments)``; OutOfBudget after INSTRUCTIONS instructions.
 
-    Those of modules whose top-level package is named in ``free`` are not counted. A trace
-    function that is already set (a debugger's, a coverage tool's) is suspended for the call.
+    Those of modules whose top-level package is named in ``free`` are not counted. ``refuse`` sees
+    every frame before each of its instructions, and may raise. A trace function that is already
+    set (a debugger's, a coverage tool's) is suspended for the call. A function that catches
+    OutOfBudget itself is not stopped again: Python ends tracing when a trace function raises.
     """
     executed = 0
 
@@ -36,14 +41,18 @@ def within_budget(
         if event == "call":
             if frame.f_globals.get("__name__", "").partition(".")[0] in free:
                 return None
-            frame.f_trace_lines, frame.f_trace_opcodes = False, True
+            # Set before the opcode flag: Python 3.13 else sends no opcode events.
+            frame.f_trace, frame.f_trace_lines, frame.f_trace_opcodes = count, False, True
         if event == "opcode":
             executed += 1
             if executed > INSTRUCTIONS:
                 raise OutOfBudget(f"did not return within {INSTRUCTIONS:,} instructions")
+            if refuse is not None:
+                refuse(frame)
         return count
 
-    before = sys.gettrace()
+    before, here = sys.gettrace(), sys._getframe()
+    here.f_trace_opcodes = True  # Python 3.12 sends opcode events only where a caller asks too
     sys.settrace(count)
     try:
         return function(*arguments)

@@ -39,7 +39,8 @@ class ScheduleViolation(ValueError):
 
 
 class OffloadError(ValueError):
-    """A model can't be offloaded as asked. Nothing was changed; the message says what to do."""
+    """A model can't be offloaded, or can't go on offloaded; the message says what to do. Raised
+    while wrapping, it leaves the model unchanged."""
 
 
 class ModuleNotResident(RuntimeError):

@@ -6,7 +6,7 @@ import importlib
 from typing import cast
 
 from schedule.errors import PolicyError
-from schedule.policy import Policy, Target, named, of_target
+from schedule.policy import Policy, Target, guarded_policy, named, of_target
 
 
 def load(text: str) -> Policy:
@@ -17,7 +17,9 @@ def load(text: str) -> Policy:
     if ":" not in text:
         return named(text)
     found = load_object(text)
-    return found if isinstance(found, Policy) else of_target(cast(Target, found), text)
+    if isinstance(found, Policy):
+        return guarded_policy(found)
+    return of_target(cast(Target, found), text)
 
 
 def load_object(text: str) -> object:

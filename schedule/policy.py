@@ -13,10 +13,9 @@ Every function here must stay ordinary arithmetic and comparisons on its argumen
 
 from __future__ import annotations
 
-import functools
 import inspect
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from schedule.budget import OutOfBudget, within_budget
@@ -25,6 +24,9 @@ from schedule.ring import EMPTY, Ring, ScanTable, Sizes, Slots, SlotTable
 from schedule.table import Refill, Schedule, one_pass
 
 Result = TypeVar("Result")
+BARE = "ringproof_bare"
+"""The attribute under which a guarded function keeps the function itself."""
+
 Table = TypeVar("Table", bound=SlotTable)
 
 SlotMap = Callable[[int, Sizes], int]
@@ -66,7 +68,8 @@ class Policy:
             refills = derived_refills(slot_of, first)
         else:
             refills = tuple(
-                target_refills(self.target, slot_of, step, ring) for step in range(ring.modules)
+                target_refills(self.name, self.target, slot_of, step, ring)
+                for step in range(ring.modules)
             )
         return one_pass(ring, self.name, slot_of, preload, refills)
 
@@ -181,21 +184,20 @@ def derived_refills(slot_of: Sequence[int], first: Slots) -> tuple[tuple[Refill,
 
 
 def target_refills(
-    target: Target, slot_of: Sequence[int], step: int, ring: Ring
+    name: str, target: Target, slot_of: Sequence[int], step: int, ring: Ring
 ) -> tuple[Refill, ...]:
     """What a rule for targets refills after a step. PolicyError unless it is a module or None."""
     module = target(step, ring.slots, ring.modules)
     if module is None:
         return ()
-    call = (
-        f"policy returned {module!r} for (index={step}, slots={ring.slots}, modules={ring.modules})"
-    )
+    call = f"{name}(index={step}, slots={ring.slots}, modules={ring.modules}) returned"
     if isinstance(module, bool) or not isinstance(module, int):
-        raise PolicyError(
-            f"{call}, a {type(module).__name__}; return an integer, or None for no refill"
-        )
+        what = f"{module}, a bool" if isinstance(module, bool) else f"a {type(module).__name__}"
+        raise PolicyError(f"{call} {what}; return an integer, or None for no refill")
     if not 0 <= module < ring.modules:
-        raise PolicyError(f"{call}, which is no module; return 0 .. {ring.modules - 1}, or None")
+        raise PolicyError(
+            f"{call} {module}, which is no module; return 0 .. {ring.modules - 1}, or None"
+        )
     return (Refill(slot_of[module], module),)
 
 
@@ -250,15 +252,32 @@ def of_target(function: Target, name: str | None = None) -> Policy:
     return Policy(name or _name(function), cyclic_slot, guarded(function, _name(function)))
 
 
+def guarded_policy(policy: Policy) -> Policy:
+    """A Policy that somebody wrote, its functions guarded. PolicyError for a subclass: what it
+    changes is not what is checked."""
+    if type(policy) is not Policy:
+        raise PolicyError(
+            f"{type(policy).__name__} is a subclass of Policy; give a Policy made of functions"
+        )
+    if policy is NAMED.get(policy.name):
+        return policy
+    target = policy.target and guarded(policy.target, f"target of {policy.name}")
+    return replace(
+        policy, slot_of=guarded(policy.slot_of, f"slot_of of {policy.name}"), target=target
+    )
+
+
 def from_target(function: Target, ring: Ring) -> Schedule:
     """The schedule of ``of_target(function)`` for this ring."""
     return of_target(function)(ring)
 
 
 def guarded(function: Callable[..., Result], name: str) -> Callable[..., Result]:
-    """The function, under a budget of steps, its exceptions turned into PolicyError."""
+    """The function, under a budget of instructions, its exceptions turned into PolicyError."""
 
-    @functools.wraps(function, updated=())
+    if hasattr(function, BARE):
+        return function
+
     def call(*arguments: Any) -> Result:
         try:
             return within_budget(function, *arguments)
@@ -266,13 +285,28 @@ def guarded(function: Callable[..., Result], name: str) -> Callable[..., Result]
             raise PolicyError(
                 f"{name}{arguments} {error}; a policy is plain arithmetic on its arguments"
             ) from error
-        except Exception as error:
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # a SystemExit too: a policy does not end the program
             raise PolicyError(
-                f"{name}{arguments} raised {type(error).__name__}: {error}; "
-                f"arguments are (index, slots, modules), the result a module or None"
+                f"{name}{arguments} raised {_words(error)}; a policy returns a number or None"
             ) from error
 
+    setattr(call, BARE, function)
     return call
+
+
+def bare(function: Callable[..., Result]) -> Callable[..., Result]:
+    """The function that ``guarded`` guards; any other function as it is."""
+    found: Callable[..., Result] = getattr(function, BARE, function)
+    return found
+
+
+def _words(error: BaseException) -> str:
+    try:
+        return f"{type(error).__name__}: {error}"
+    except Exception:  # of the error's own __str__
+        return type(error).__name__
 
 
 def _name(function: object) -> str:

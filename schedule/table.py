@@ -79,6 +79,7 @@ class Schedule:
     leave: tuple[Refills, ...]
 
     def __post_init__(self) -> None:
+        self._freeze()
         modules = self.ring.modules
         steps = len(self.slot_of)
         if steps == 0 or steps % modules:
@@ -102,6 +103,21 @@ class Schedule:
             for position, refills in enumerate(getattr(self, name)):
                 self._check(refills, f"{name}[{position}] of policy {self.policy}")
         self._check(self.preload, f"preload of policy {self.policy}")
+
+    def _freeze(self) -> None:
+        """Lists become tuples and pairs become refills: a verified schedule can't be changed."""
+        try:
+            object.__setattr__(self, "slot_of", tuple(self.slot_of))
+            object.__setattr__(self, "preload", tuple(Refill(*pair) for pair in self.preload))
+            for name in ("enter", "before", "after", "leave"):
+                table = getattr(self, name)
+                frozen = tuple(tuple(Refill(*pair) for pair in refills) for refills in table)
+                object.__setattr__(self, name, frozen)
+        except (TypeError, ValueError) as error:
+            raise ScheduleError(
+                f"a table of policy {self.policy} is malformed ({error}); slot_of is a sequence of "
+                f"slots, every other table one of refills, (slot, module), for each boundary"
+            ) from error
 
     def _check(self, refills: Refills, where: str) -> None:
         for slot, module in refills:

@@ -49,7 +49,8 @@ class Violation:
 
 @dataclass(frozen=True, slots=True)
 class Lint:
-    """A refill that is not wrong but useless, in every period; ``sentence`` says why."""
+    """A refill that is not wrong but useless, in some period; ``sentence`` says why. Where it is
+    useful in another period (the first pass, say) the schedule may still need it."""
 
     refill: Moment
     sentence: str

@@ -30,8 +30,20 @@ def same_parity(run: Run, x: Any) -> Any:
     return (x % 2 == 0) == (x * x % 2 == 0) if x > 0 else True
 
 
-def test_a_true_statement_is_proved() -> None:
-    outcome = decided(lambda run, x: both(run, x % 7 < 7, x % 7 >= 0, x // 7 * 7 <= x))
+TRUE: list[tuple[str, Callable[[Run, Any], Any]]] = [
+    ("of a remainder", lambda run, x: both(run, x % 7 < 7, x % 7 >= 0, x // 7 * 7 <= x)),
+    ("one of two", lambda run, x: either(run, x > 0, x < 1)),
+    ("none of two", lambda run, x: opposite(run, both(run, x > 3, x < 2))),
+    ("an implication", lambda run, x: implies(run, x > 4, x > 3)),
+    ("of a plain False", lambda run, x: implies(run, False, x > 3)),
+    ("a plain True", lambda *_: True),
+]
+
+
+@pytest.mark.parametrize(("name", "body"), TRUE, ids=[name for name, _ in TRUE])
+def test_a_true_statement_is_proved(name: str, body: Any) -> None:
+    del name
+    outcome = decided(body)
     assert (outcome.proved, outcome.vacuous, outcome.paths) == (True, False, 1)
     assert outcome.reason == ""
 

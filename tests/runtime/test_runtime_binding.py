@@ -449,6 +449,24 @@ def test_buffers_and_the_rest_are_not_touched_on_a_cpu() -> None:
         assert rest() == before
 
 
+def test_the_rest_is_moved_and_moved_back() -> None:
+    """A CPU with a number counts as another device than the one without: enough to see that
+    parameters stay the same objects, and that buffers come back."""
+    model = Stack([Block() for _ in range(3)]).eval()
+    model.head.weight = model.embed.weight  # hangs in two places, is moved once
+    wanted = outputs(copy.deepcopy(model), batches(2))
+    before = picture(model)
+    with runtime.offload(model, slots=2, device="cpu:0") as offloaded:
+        moved = [name for _, name, _ in offloaded._moved]
+        assert {"weight", "bias", "scale"} <= set(moved)
+        assert same(outputs(model, batches(2)), wanted)
+        now = picture(model).parameters
+        assert all(now[name] is parameter for name, parameter in before.parameters.items())
+        assert_same_values(model.state_dict(), before.values)
+    assert_unchanged(model, before)
+    assert model.scale.device == before.values["scale"].device
+
+
 def test_modules_of_modules_of_modules() -> None:
     """Every depth is bound."""
 
