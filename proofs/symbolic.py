@@ -17,20 +17,21 @@ which swallows the exception is still not taken for followed.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any, Generic, NoReturn, TypeVar
+from typing import Any, Generic, NoReturn, TypeVar, cast
 
 import z3
 
 from proofs.integers import SymBool, SymInt, formula
-from schedule.budget import unbudgeted
 
 PRODUCT_LEMMA = "f >= 0 and x >= y + k imply f*x >= f*y + k*f"
 PATHS, DECISIONS, RESOURCES = 2_000, 250, 20_000_000
 
 Result = TypeVar("Result")
+Method = TypeVar("Method", bound=Callable[..., Any])
 
 
 class NotFollowed(BaseException):
@@ -39,6 +40,20 @@ class NotFollowed(BaseException):
 
 class DeadPath(BaseException):
     """Neither outcome of a decision is possible: no integers take this path."""
+
+
+def untraced(method: Method) -> Method:
+    """The method, during which no instruction of the policy is looked at or counted."""
+
+    def call(*arguments: Any) -> Any:
+        before = sys.gettrace()
+        sys.settrace(None)
+        try:
+            return method(*arguments)
+        finally:
+            sys.settrace(before)
+
+    return cast(Method, call)
 
 
 @dataclass(slots=True)
@@ -91,7 +106,7 @@ class Run:
         self.lost = self.lost or why
         raise NotFollowed(why)
 
-    @unbudgeted()  # our own work is none of the policy's
+    @untraced  # our own work is none of the policy's
     def decide(self, condition: SymBool) -> bool:
         """The truth of the condition on this path."""
         if isinstance(condition.term, bool):
@@ -120,7 +135,7 @@ class Run:
         # An unknown counts as possible: one path too many costs time, one too few the proof.
         return bool(self.solver.check(condition) != z3.unsat)
 
-    @unbudgeted()  # our own work is none of the policy's
+    @untraced  # our own work is none of the policy's
     def product(self, x: SymInt, y: SymInt) -> SymInt:
         """x * y, multiplied out; each product of two unknowns is a fresh integer."""
         total = x.scale(y.constant) + y.scale(x.constant) - x.constant * y.constant
@@ -145,7 +160,7 @@ class Run:
         for instance in instances:
             self._hold(instance)
 
-    @unbudgeted()  # our own work is none of the policy's
+    @untraced  # our own work is none of the policy's
     def divide(self, a: SymInt, b: SymInt) -> tuple[SymInt, SymInt]:
         """Floor quotient and remainder, by Euclid's equation."""
         if b == 0:

@@ -8,8 +8,7 @@ lines either: ``while True: pass`` executes none. A loop inside one call of a bu
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from types import FrameType
 from typing import Any, TypeVar
 
@@ -56,16 +55,5 @@ def within_budget(
     sys.settrace(count)
     try:
         return function(*arguments)
-    finally:
-        sys.settrace(before)
-
-
-@contextmanager
-def unbudgeted() -> Iterator[None]:
-    """Inside, no instruction is counted, nor slowed down by counting."""
-    before = sys.gettrace()
-    sys.settrace(None)
-    try:
-        yield
     finally:
         sys.settrace(before)

@@ -190,13 +190,16 @@ def target_refills(
     module = target(step, ring.slots, ring.modules)
     if module is None:
         return ()
-    call = f"{name}(index={step}, slots={ring.slots}, modules={ring.modules}) returned"
+    at = f"for (index={step}, slots={ring.slots}, modules={ring.modules})"
     if isinstance(module, bool) or not isinstance(module, int):
-        what = f"{module}, a bool" if isinstance(module, bool) else f"a {type(module).__name__}"
-        raise PolicyError(f"{call} {what}; return an integer, or None for no refill")
+        raise PolicyError(
+            f"policy {name} returned {_shown(module)} {at}, a {type(module).__name__}; "
+            f"return an integer, or None for no refill"
+        )
     if not 0 <= module < ring.modules:
         raise PolicyError(
-            f"{call} {module}, which is no module; return 0 .. {ring.modules - 1}, or None"
+            f"policy {name} returned {module} {at}, which is no module; "
+            f"return 0 .. {ring.modules - 1}, or None"
         )
     return (Refill(slot_of[module], module),)
 
@@ -288,8 +291,9 @@ def guarded(function: Callable[..., Result], name: str) -> Callable[..., Result]
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # a SystemExit too: a policy does not end the program
+            what = f"{type(error).__name__}: {_shown(error, str)}"
             raise PolicyError(
-                f"{name}{arguments} raised {_words(error)}; a policy returns a number or None"
+                f"{name}{arguments} raised {what}; a policy returns a number or None"
             ) from error
 
     setattr(call, BARE, function)
@@ -302,11 +306,12 @@ def bare(function: Callable[..., Result]) -> Callable[..., Result]:
     return found
 
 
-def _words(error: BaseException) -> str:
+def _shown(value: object, how: Callable[[object], str] = repr) -> str:
+    """A user's value as text; its own code for that may fail."""
     try:
-        return f"{type(error).__name__}: {error}"
-    except Exception:  # of the error's own __str__
-        return type(error).__name__
+        return how(value)
+    except Exception:
+        return "a value that can't be printed"
 
 
 def _name(function: object) -> str:

@@ -88,10 +88,6 @@ def test_division_by_zero_is_pythons_error(function: Any) -> None:
             function(*wrapped)
 
 
-@pytest.mark.xfail(
-    raises=(TypeError, AssertionError),
-    reason="a SymBool is no number in most arithmetic, and prints as an object",
-)
 @pytest.mark.parametrize("function", expressions(TRUTHS))
 def test_a_truth_value_is_a_number_or_not_followed(function: Any) -> None:
     for numbers in product(range(-1, 3), repeat=2):

@@ -47,6 +47,9 @@ def two(index, slots):
 def raises(index, slots, modules):
     return {3: 1}[modules]
 
+def exits(index, slots, modules):
+    raise SystemExit(0)
+
 def endless(index, slots, modules):
     while True: pass
 
@@ -134,14 +137,15 @@ def test_a_fault_beyond_every_ring_that_is_tried_is_not_proved(outside: Path) ->
     assert "PROVED" not in run.stdout
 
 
-AT = "for (index=0, slots=1, modules=1)"
+AT = "(index=0, slots=1, modules=1) returned"
 UNUSABLE = [
-    ("my_policies:floats", f"policy returned 0.0 {AT}, a float; return an integer, or None"),
-    ("my_policies:truth", f"policy returned False {AT}, a bool; return an integer, or None"),
-    ("my_policies:outside", f"policy returned 1 {AT}, which is no module; return 0 .. 0, or None"),
-    ("my_policies:negative", f"policy returned -1 {AT}, which is no module; return 0 .. 0"),
+    ("my_policies:floats", f"my_policies:floats{AT} a float; return an integer, or None"),
+    ("my_policies:truth", f"my_policies:truth{AT} False, a bool; return an integer, or None"),
+    ("my_policies:outside", f"my_policies:outside{AT} 1, which is no module; return 0 .. 0, or"),
+    ("my_policies:negative", f"my_policies:negative{AT} -1, which is no module; return 0 .. 0"),
     ("my_policies:two", "my_policies:two can't be called with (index, slots, modules): too many"),
-    ("my_policies:raises", "my_policies:raises(0, 1, 1) raised KeyError: 1; arguments are"),
+    ("my_policies:raises", "my_policies:raises(0, 1, 1) raised KeyError: 1; "),
+    ("my_policies:exits", "my_policies:exits(0, 1, 1) raised SystemExit: 0; "),
     ("my_policies:endless", "my_policies:endless(0, 1, 1) did not return within 1,000,000 instr"),
     ("my_policies:number", "a policy is a function (index, slots, modules) -> target or None; g"),
     ("my_policies:missing", "my_policies:missing: my_policies was imported but has no 'missing'"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+import operator
 import random
 import re
 import struct
@@ -192,7 +193,7 @@ class Stateful:
 
 
 def test_a_function_that_decides_less_when_run_again() -> None:
-    with pytest.raises(NotFollowed, match="it is random or keeps state"):
+    with pytest.raises(NotFollowed, match="it decides otherwise when run again"):
         paths(Stateful(), "x")
 
 
@@ -202,21 +203,17 @@ def test_a_random_function() -> None:
     def flips(x: Any) -> int:
         return sum(bool(x > bound) for bound in range(8) if draw() < 0.5)
 
-    with pytest.raises(NotFollowed, match="it is random or keeps state"):
+    with pytest.raises(NotFollowed, match="it decides otherwise when run again"):
         paths(flips, "x")
 
 
-@pytest.mark.xfail(
-    raises=pytest.fail.Exception,
-    reason="a replay compares how many decisions there are, not which ones",
-)
 def test_a_function_that_decides_otherwise_when_run_again() -> None:
     bounds = iter((3, 1, 1, 1))
 
     def drifts(x: Any) -> int:
         return 1 if x > next(bounds) else 0  # the paths x > 3 and x <= 1: 2 is lost
 
-    with pytest.raises(NotFollowed, match="it is random or keeps state"):
+    with pytest.raises(NotFollowed, match="it decides otherwise when run again"):
         paths(drifts, "x")
 
 
@@ -271,13 +268,8 @@ def none_when_wrapped(index: int, slots: int, modules: int) -> int | None:
     return (index + slots) % modules if isinstance(modules, int) else None
 
 
-TYPES = [looks_at_type, looks_at_class, looks_at_identity, matches_class, none_when_wrapped]
-
-
-@pytest.mark.parametrize("policy", TYPES)
-def test_a_policy_that_looks_at_types_differs_when_wrapped(policy: Any) -> None:
-    answer = differs_when_wrapped(of_target(policy))
-    assert answer.startswith("it behaves differently on wrapped numbers than on ints at (index=")
+def compares_identity(index: int, slots: int, modules: int) -> int:
+    return (index + slots) % modules if operator.is_(index >= 0, True) else 0
 
 
 def c_level(index: int, slots: int, modules: int) -> int:
@@ -295,14 +287,20 @@ def loops_on_wrapped(index: int, slots: int, modules: int) -> int:
 
 
 REASONS = [
-    (c_level, r"^on wrapped numbers it raises TypeError at \(index=0, slots=1, modules=1\)"),
+    (looks_at_type, "^not followed: the name type$"),
+    (looks_at_class, "^not followed: the name isinstance$"),
+    (looks_at_identity, "^not followed: `is` between numbers$"),
+    (matches_class, "^not followed: the instruction MATCH_CLASS$"),
+    (none_when_wrapped, "^not followed: the name isinstance$"),
+    (compares_identity, "^it behaves differently on wrapped numbers than on ints at .index=0, "),
+    (c_level, "^not followed: the attribute __mod__$"),
     (prints, "^not followed: __format__ of an integer"),
     (loops_on_wrapped, "^not followed: did not return within 1,000,000 instructions"),
 ]
 
 
 @pytest.mark.parametrize(("policy", "why"), REASONS)
-def test_a_policy_that_fails_when_wrapped(policy: Any, why: str) -> None:
+def test_a_policy_that_looks_at_more_than_numbers_is_not_followed(policy: Any, why: str) -> None:
     answer = differs_when_wrapped(of_target(policy))
     assert re.search(why, answer), answer
 

@@ -5,6 +5,7 @@ untouched afterwards.
 from __future__ import annotations
 
 import dataclasses
+import pickle
 import re
 from collections.abc import Callable
 from typing import Any
@@ -90,11 +91,14 @@ POLICIES: list[tuple[Any, str]] = [
     ("math:pi", r"a policy is a function \(index, slots, modules\) .* got 3\.14"),
     (lambda index, slots: index + slots, r"can't be called with \(index, slots, modules\)"),
     (raises, r"raises\(0, 2, 5\) raised ZeroDivisionError: planned"),
-    (always(1.5), r"returned 1\.5 for .* a float; return an integer"),
-    (always("0"), r"returned '0' for .* a str; return an integer"),
-    (always(True), r"returned True for .* a bool; return an integer"),
-    (always(N), r"returned 5 for .* no module; return 0 \.\. 4"),
-    (always(-1), r"returned -1 for .* no module; return 0 \.\. 4"),
+    (always(1.5), r"<lambda>\(index=0, slots=2, modules=5\) returned a float; return an integer"),
+    (always("0"), r"<lambda>\(index=0, slots=2, modules=5\) returned a str; return an integer"),
+    (
+        always(True),
+        r"<lambda>\(index=0, slots=2, modules=5\) returned True, a bool; return an integer",
+    ),
+    (always(N), r"returned 5, which is no module; return 0 \.\. 4, or None"),
+    (always(-1), r"returned -1, which is no module; return 0 \.\. 4, or None"),
     (int, r"a policy is a function .* got <class 'int'>"),
     (5, r"a policy is a function .* got 5"),
     (Policy("off", always(7)), "policy off gives step 0 the slot 7 in Ring"),
@@ -106,6 +110,16 @@ POLICIES: list[tuple[Any, str]] = [
 )
 def test_policies_that_are_none(policy: Any, message: str) -> None:
     refused(stack(N), PolicyError, message, policy=policy, slots=2)
+
+
+def test_a_subclass_of_policy() -> None:
+    """What it changes is not what is checked."""
+
+    class Mine(Policy):
+        pass
+
+    message = "Mine is a subclass of Policy; give a Policy made of functions"
+    refused(stack(N), PolicyError, message, policy=Mine("mine", always(0)))
 
 
 def test_a_policy_that_needs_more_slots() -> None:
@@ -134,7 +148,6 @@ def test_devices_that_are_not_there(device: Any, message: str) -> None:
     refused(stack(N), OffloadError, message, device=device)
 
 
-# DEFECT: a TypeError from torch, that doesn't say which argument is wrong.
 @pytest.mark.parametrize("device", [[], 1.5, object()])
 def test_devices_of_the_wrong_type(device: Any) -> None:
     refused(stack(N), OffloadError, "device", device=device)
@@ -200,6 +213,9 @@ def model_with(layer: nn.Module | None = None) -> Stack:
 class Nothing(nn.Module):
     """No parameters."""
 
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x
+
 
 class Odd(nn.Parameter):
     """A subclass of Parameter."""
@@ -261,8 +277,12 @@ MODELS: dict[str, tuple[Callable[[], Made], str]] = {
         r"layers\[1\], a Linear, lies inside another module of the list",
     ),
     "one around another": (
-        chosen(lambda m: [m.layers[1].down, m.layers[0], m.layers]),
+        chosen(lambda m: [m.layers[1].down, m.layers[0], m.layers[1]]),
         r"layers\[0\], a Linear, lies inside another module of the list",
+    ),
+    "a container that never runs": (
+        chosen(lambda m: [m.layers]),
+        r"layers\[0\], a ModuleList, has no forward and so never runs; give the modules in it",
     ),
     "a foreign layer": (
         chosen(lambda m: [m.layers[0], Block()]),
@@ -353,39 +373,39 @@ def test_only_shared_parameters() -> None:
     refused(nn.Sequential(first, second, Block()), OffloadError, message, slots=2)
 
 
-# DEFECT: a TypeError from Python ("'Linear' object is not iterable").
 @pytest.mark.parametrize("pick", [lambda m: m.layers[0].up, always(5)])
 def test_layers_that_are_no_list(pick: Callable[[Stack], Any]) -> None:
     model = model_with()
     refused(model, OffloadError, "layers", layers=pick(model))
 
 
-# DEFECT: NotImplementedError from torch, where the rest must be moved (here: from meta to the CPU).
 def test_a_rest_on_the_meta_device() -> None:
     model = model_with()
     model.head = nn.Linear(WIDTH, WIDTH, device="meta")
     before = skeleton(model)
-    with pytest.raises(OffloadError, match=r"head\.weight.*meta"):
+    with pytest.raises(
+        OffloadError,
+        match=r"^weight, a tensor of shape \(8, 8\) beside the layers, is on the meta device",
+    ):
         runtime.offload(model)
     assert skeleton(model) == before
 
 
-# DEFECT: a RuntimeError from torch ("Inference tensors do not track version counter").
 def test_parameters_made_in_inference_mode() -> None:
-    """They have no version counter; to be refused, or handled."""
+    """They have no version counter, by which an update would be seen."""
     with torch.inference_mode():
         model = stack(3)
         before = picture(model)
-        wanted = outputs(model, batches(1))
-    try:
-        with runtime.offload(model, slots=2):
-            assert same(outputs(model, batches(1)), wanted)
-    except OffloadError as error:
-        assert "layers.0.up.weight" in str(error)  # noqa: PT017
+    message = (
+        r"parameter layers\.0\.up\.weight was made under torch\.inference_mode .*outside of it"
+    )
+    with pytest.raises(OffloadError, match=message):
+        runtime.offload(model, slots=2)
     assert_unchanged(model, before)
 
 
-# DEFECT: a RuntimeError from torch, and the layers before it keep their hooks.
+# DEFECT: an AttributeError from torch; without the look at forward, a RuntimeError from torch
+# ("register_forward_pre_hook is not supported"), and the layers before it keep their hooks.
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of torch.jit.script
 def test_scripted_layers() -> None:
     model = model_with(torch.jit.script(nn.Linear(WIDTH, WIDTH)))
@@ -416,7 +436,7 @@ def test_offloading_twice() -> None:
 def test_the_one_already_offloaded_is_named() -> None:
     layers = list(stack(3).layers)
     with runtime.offload(layers[2:], slots=1):
-        with pytest.raises(OffloadError, match=r"^layers\[2\], a Block, is offloaded already"):
+        with pytest.raises(OffloadError, match=r"^layers\[2\]\.up\.weight is offloaded already"):
             runtime.offload(layers, slots=1)
         assert sum(map(hook_count, layers[:2])) == 0
 
@@ -427,7 +447,6 @@ PARTS: list[Callable[[Stack], list[nn.Module]]] = [
 ]
 
 
-# DEFECT: only the very same module is known; parts of it, and what contains it, are taken again.
 @pytest.mark.parametrize("pick", PARTS, ids=["parts of the modules", "what contains them"])
 def test_offloading_twice_in_other_pieces(pick: Callable[[Stack], list[nn.Module]]) -> None:
     model = stack(3)
@@ -436,6 +455,32 @@ def test_offloading_twice_in_other_pieces(pick: Callable[[Stack], list[nn.Module
         pytest.raises(OffloadError, match="is offloaded already"),
     ):
         runtime.offload(pick(model), slots=2)
+
+
+def test_offloading_a_parameter_that_another_offloaded_model_shares() -> None:
+    """Its memory can be in one host block only."""
+    first, second = stack(3, seed=1), stack(3, seed=2)
+    second.layers[2].up.weight = first.layers[0].up.weight
+    before = picture(second)
+    with (
+        runtime.offload(first, slots=2),
+        pytest.raises(OffloadError, match=r"layers\[2\]\.up\.weight is offloaded already"),
+    ):
+        runtime.offload(second, slots=2)
+    assert_unchanged(second, before)
+    with runtime.offload(second, slots=2):
+        assert same(outputs(first, batches(1)), outputs(stack(3, seed=1), batches(1)))
+
+
+# DEFECT: the mark is an attribute of the Parameter, and is pickled with it.
+def test_a_parameter_saved_while_offloaded_can_be_offloaded_elsewhere() -> None:
+    with runtime.offload(stack(1).layers, slots=1) as offloaded:
+        (layer,) = offloaded.selection.modules
+        saved = pickle.dumps(layer.up.weight)
+    model = stack(3)
+    model.layers[1].up.weight = pickle.loads(saved)
+    with runtime.offload(model, slots=2):
+        outputs(model, batches(1))
 
 
 # ---- without proof
@@ -496,6 +541,7 @@ GOOD: list[Any] = [
     policies.slot_local_target,
     policies.balanced(Ring(N, 2)),
     dataclasses.replace(policies.chain(Ring(N, 2)), policy="another name"),
+    verify(policies.chain(Ring(N, 2))),
     Policy("mine", always(0)),
     lambda index, slots, modules: index + slots if index + slots < modules else index % slots,
 ]

@@ -113,7 +113,8 @@ WHERE: dict[str, Callable[[Stack, int], nn.Module]] = {
 @pytest.mark.parametrize("before", [True, False])
 @pytest.mark.parametrize("late", [True, False], ids=["registered late", "registered first"])
 @pytest.mark.parametrize("where", WHERE)
-# DEFECT: [at-registered first-True-*]: our hook still runs, after close(), and binds the slot.
+# DEFECT: [at-registered first-True-*]: our hook still runs after close(): IndexError; before that
+# it bound the slot for good.
 def test_closing_in_the_middle_of_a_pass(where: str, late: bool, before: bool, index: int) -> None:
     """From a hook inside a module or of a module: before ours or after them."""
     model = stack(3)
@@ -242,7 +243,6 @@ def only_two_slots(step: int, ring: Sizes) -> int:
     return {2: step % 2}[ring.slots]
 
 
-# DEFECT: [policy1]: the model stays offloaded, and nobody holds the handle.
 @pytest.mark.parametrize("policy", [only_two, Policy("mine", only_two_slots)])
 def test_a_policy_that_fails_for_one_slot_more_does_no_harm(
     policy: Any, caplog: pytest.LogCaptureFixture

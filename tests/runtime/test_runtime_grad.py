@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 import runtime
+from runtime.hooks import Hooks
 from schedule import OffloadError
 from tests.runtime.models import (
     WIDTH,
@@ -107,7 +108,7 @@ def gradient(model: Stack, x: torch.Tensor) -> torch.Tensor:
 
 def test_it_prevents_a_wrong_gradient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Twin: without the refusal, the gradient is computed from foreign weights, in silence."""
-    monkeypatch.setattr("runtime.hooks._refuse_grad", lambda *_: None)
+    monkeypatch.setattr(Hooks, "_check_output", lambda *_: None)
     x = batches(1)[0]
     wanted = gradient(stack(3), x)
     model = stack(3)

@@ -105,6 +105,9 @@ def test_only_the_outermost_blocks_are_taken() -> None:
             super().__init__()
             self.inner = Block()
 
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.inner(x)
+
     model = nn.ModuleDict({"a": Outer(), "b": nn.ModuleDict({"c": Outer()}), "d": Block()})
     model._no_split_modules = ["Outer", "Block"]
     assert names(model) == ("a", "b.c", "d")

@@ -13,10 +13,12 @@ from torch import nn
 
 import runtime
 from runtime.arena import Arena
-from schedule import OffloadError, Ring, Schedule
+from schedule import OffloadError, Refill, Ring, Schedule
 from tests.runtime.models import (
     WIDTH,
     Stack,
+    after,
+    assert_same_values,
     batches,
     misses,
     named_schedules,
@@ -179,34 +181,77 @@ def load_by_assignment(model: Stack, index: int) -> None:
     model.layers[index].load_state_dict(values, assign=True)
 
 
-# DEFECT: the new weights are neither seen nor refused; the last two are even thrown away.
 @pytest.mark.parametrize("update", [replace_data, replace_parameter, load_by_assignment])
 @pytest.mark.parametrize("slots", [2, 4])
-def test_a_replaced_weight_is_seen_or_refused(update: Update, slots: int) -> None:
-    model = stack(4)
-    wanted = updated(copy.deepcopy(model), update)
-    with runtime.offload(model, slots=slots, policy="chain"):
-        try:
-            found = updated(model, update)
-        except OffloadError:
-            return
-    assert same(found, wanted)
+def test_a_replaced_weight_is_refused(update: Update, slots: int) -> None:
+    """Also of a module that is resident; and after close() the model has the new one."""
+    for index in range(4):
+        model, plain = stack(4), stack(4)
+        update(plain, index)
+        with runtime.offload(model, slots=slots, policy="chain") as offloaded:
+            outputs(model, batches(1))
+            update(model, index)
+            message = (
+                rf"^parameter (up\.)?weight of layers\.{index} was replaced, or its data was, while "
+                r"the model is offloaded; close\(\) first, change the model, and offload it again$"
+            )
+            for _ in range(2):
+                with pytest.raises(OffloadError, match=message):
+                    outputs(model, batches(1))
+            offloaded.close()
+        assert same(outputs(model, batches(2)), outputs(plain, batches(2)))
+        with runtime.offload(model, slots=slots, policy="chain"):
+            assert same(outputs(model, batches(2)), outputs(plain, batches(2)))
 
 
-def test_a_write_through_data_of_a_resident_module_is_not_seen() -> None:
-    """A known limit: ``p.data`` has a version counter of its own, so that torch itself does not
-    know of the write. Modules that are copied in every pass do see it."""
-    model = stack(2)
-    before = outputs(copy.deepcopy(model), batches(1))
-    with torch.no_grad(), runtime.offload(model, slots=2):
-        model.layers[0].up.weight.data.add_(1)
+def test_a_model_moved_to_another_dtype_is_refused() -> None:
+    model = stack(3)
+    with runtime.offload(model, slots=2) as offloaded:
+        model.double()
+        with pytest.raises(
+            OffloadError, match=r"of layers\.0 was replaced, or its data was, while"
+        ):
+            outputs(model, [batches(1)[0].double()])
+        offloaded.close()
+    plain = stack(3).double()
+    x = [batch.double() for batch in batches(2)]
+    assert same(outputs(model, x), outputs(plain, x))
+
+
+def write_through_data(model: Stack, index: int) -> None:
+    model.layers[index].up.weight.data.add_(1)
+
+
+def write_through_numpy(model: Stack, index: int) -> None:
+    model.layers[index].up.weight.detach().numpy()[0, 0] += 1
+
+
+@pytest.mark.parametrize("update", [write_through_data, write_through_numpy])
+def test_a_write_that_torch_does_not_count_is_seen_after_refresh(update: Update) -> None:
+    """A known limit: such a write has no version. A resident module is stale until then."""
+    model, plain = stack(3), stack(3)
+    update(plain, 1)
+    before, wanted = outputs(stack(3), batches(1)), outputs(plain, batches(1))
+    assert not same(before, wanted)
+    with runtime.offload(model, slots=3) as offloaded:
+        update(model, 1)
         assert same(outputs(model, batches(1)), before)
-    assert not same(outputs(model, batches(1)), before)
+        offloaded.refresh()
+        assert same(outputs(model, batches(1)), wanted)
+        assert offloaded.report().misses == offloaded.report().copies == 3
+        assert same(outputs(model, batches(1)), wanted)
+        assert offloaded.report().misses == 3
     model = stack(2)
-    with torch.no_grad(), runtime.offload(model, slots=1) as offloaded:
-        model.layers[1].up.weight.data.add_(1)
-        assert not same(outputs(model, batches(1)), before)
+    with runtime.offload(model, slots=1) as offloaded:  # copied in every pass
+        update(model, 1)
+        assert same(outputs(model, batches(1)), updated_once(update, 2))
         assert offloaded.report().misses == misses(offloaded.schedule, [0, 1]) == 0
+
+
+def updated_once(update: Update, modules: int) -> list[torch.Tensor]:
+    plain = stack(modules)
+    update(plain, 1)
+    return outputs(plain, batches(1))
 
 
 class Interrupted(nn.Linear):
@@ -221,17 +266,111 @@ class Interrupted(nn.Linear):
         return super().forward(x)
 
 
-# DEFECT: until the next hook, the interrupted module shows its slot; what is written there is lost.
 def test_an_update_after_a_keyboard_interrupt_is_not_lost() -> None:
-    torch.manual_seed(0)
-    model = nn.Sequential(*(Interrupted(WIDTH, WIDTH) for _ in range(3)))
-    with torch.no_grad(), runtime.offload(model, slots=2):
-        model[1].armed = True
+    """The interrupted module still shows its slot, until the next hook."""
+    for slots in (1, 2, 3):
+        for index in range(3):
+            torch.manual_seed(0)
+            model = nn.Sequential(*(Interrupted(WIDTH, WIDTH) for _ in range(3)))
+            with torch.no_grad(), runtime.offload(model, slots=slots):
+                model[index].armed = True
+                with pytest.raises(KeyboardInterrupt):
+                    model(batches(1)[0])
+                zeros = {name: torch.zeros_like(p) for name, p in model.named_parameters()}
+                model.load_state_dict(zeros)
+                assert not model(batches(1)[0]).any()
+                assert not any(p.any() for p in model.parameters())
+            assert not any(p.any() for p in model.parameters())
+
+
+def reloading() -> Schedule:
+    """Two modules, one slot, into which every pass loads module 0 when it is entered."""
+    return Schedule(
+        ring=Ring(2, 1),
+        policy="restart",
+        slot_of=(0, 0),
+        preload=(Refill(0, 0),),
+        enter=((Refill(0, 0),),),
+        before=((), (Refill(0, 1),)),
+        after=((), ()),
+        leave=((),),
+    )
+
+
+# DEFECT: the hook on enter refills the slot before the interrupted module is unbound.
+def test_after_a_keyboard_interrupt_the_first_hook_already_mends() -> None:
+    """state_dict as seen by the first layer of the model, which is not offloaded."""
+    model = Stack([Interrupted(WIDTH, WIDTH) for _ in range(2)])
+    before = picture(model).values
+    with runtime.offload(model, slots=1, policy=reloading()):
+        model.layers[1].armed = True
         with pytest.raises(KeyboardInterrupt):
-            model(batches(1)[0])
-        model.load_state_dict({name: torch.zeros_like(p) for name, p in model.named_parameters()})
+            outputs(model, batches(1))
+        seen: list[dict[str, torch.Tensor]] = []
+        after(model.embed, lambda: seen.append(picture(model).values))
+        outputs(model, batches(1))
+        assert_same_values(seen[0], before)
+
+
+# DEFECT: the same, and then module 1's master for good has module 0's weights, in silence.
+def test_an_update_after_a_keyboard_interrupt_does_not_spoil_the_master() -> None:
+    model = Stack([Interrupted(WIDTH, WIDTH) for _ in range(2)])
+    with torch.no_grad(), runtime.offload(model, slots=1, policy=reloading()):
+        model.layers[1].armed = True
+        with pytest.raises(KeyboardInterrupt):
+            outputs(model, batches(1))
+        model.layers[1].weight.fill_(3)
         model(batches(1)[0])
-        assert not any(p.any() for p in model.parameters())
+    assert (model.layers[1].weight == 3).all()
+    assert not torch.equal(model.layers[1].bias, model.layers[0].bias)
+
+
+# ---- modules that write into their own weights
+
+
+class Counting(nn.Linear):
+    """Adds one to its weights in each of its runs, and then may call something."""
+
+    inner: tuple[Callable[[torch.Tensor], torch.Tensor], ...] = ()
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.weight += 1
+        inner, self.inner = self.inner, ()
+        for visit in inner:
+            x = x + visit(x)
+        return torch.tanh(super().forward(x))
+
+
+def counting() -> Stack:
+    torch.manual_seed(0)
+    return Stack([Counting(WIDTH, WIDTH) for _ in range(4)]).eval()
+
+
+def test_what_a_module_writes_into_its_weights_is_kept() -> None:
+    for schedule in SCHEDULES:
+        if schedule.ring.modules == 4:
+            model, plain = counting(), counting()
+            with runtime.offload(model, slots=schedule.ring.slots, policy=schedule) as offloaded:
+                for _ in range(3):
+                    assert same(outputs(model, batches(1)), outputs(plain, batches(1))), schedule
+                    assert_same_values(model.state_dict(), plain.state_dict())
+                kept = sum(not refills for refills in schedule.after)
+                assert offloaded.report().misses >= 2 * kept  # their copies are old then
+            assert_same_values(model.state_dict(), plain.state_dict())
+
+
+# DEFECT: the inner module's reload overwrites what the outer one wrote, before it is kept.
+def test_what_a_module_writes_before_another_one_runs_inside_it_is_kept() -> None:
+    def nested(model: Stack) -> list[torch.Tensor]:
+        model.layers[0].inner = (model.layers[1],)
+        return outputs(model, batches(2))
+
+    for schedule in SCHEDULES:
+        if schedule.ring.modules == 4:
+            model, plain = counting(), counting()
+            with runtime.offload(model, slots=schedule.ring.slots, policy=schedule):
+                assert same(nested(model), nested(plain)), schedule
+            assert_same_values(model.state_dict(), plain.state_dict())
 
 
 def test_schedules_of_this_file_keep_modules_resident() -> None:

@@ -216,7 +216,7 @@ def test_things_that_are_no_functions(thing: Any) -> None:
 @pytest.mark.parametrize(
     ("function", "said"),
     [
-        (raising, "raised IndexError: list index out of range; arguments are (index, slots, mod"),
+        (raising, "raised IndexError: list index out of range; a policy returns a number or None"),
         (recursing, "raised RecursionError: "),
         (endless, f"did not return within {INSTRUCTIONS:,} instructions; a policy is plain arith"),
         (endless_without_a_line, f"did not return within {INSTRUCTIONS:,} instructions; "),
@@ -243,7 +243,7 @@ def test_functions_that_do_not_return(function: Any, said: str) -> None:
 def test_functions_that_return_no_module(value: object, said: str) -> None:
     refuse(
         returning(value),
-        f"policy returned {value!r} for (index=2, slots=2, modules=3){said}",
+        f" returned {value!r} for (index=2, slots=2, modules=3){said}",
     )
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from schedule.budget import INSTRUCTIONS, OutOfBudget, unbudgeted, within_budget
+from schedule.budget import INSTRUCTIONS, OutOfBudget, within_budget
 
 
 def spin() -> None:
@@ -43,16 +43,6 @@ def test_the_bound_is_on_instructions_of_all_frames() -> None:
 def test_free_modules_are_not_counted() -> None:
     free = (__name__.partition(".")[0],)
     assert within_budget(count_to, INSTRUCTIONS, free=free) > 0
-
-
-def test_unbudgeted_work_is_not_counted() -> None:
-    def inner() -> int:
-        with unbudgeted():
-            return count_to(INSTRUCTIONS)
-
-    assert within_budget(inner) > 0
-    with pytest.raises(OutOfBudget):
-        within_budget(lambda: (inner(), spin()))
 
 
 def test_an_earlier_trace_function_comes_back() -> None:
