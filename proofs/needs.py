@@ -3,10 +3,10 @@
 import schedule
 
 if getattr(schedule, "RINGPROOF", None) is None:
+    found = getattr(schedule, "__file__", None) or list(schedule.__path__)
     raise ImportError(
         f"proofs needs Ringproof's package `schedule`, but another one comes first on the path: "
-        f"{getattr(schedule, '__file__', None) or schedule!r}. Remove it, or put Ringproof's "
-        f"directory before it on PYTHONPATH."
+        f"{found!r}. Remove it, or put Ringproof's directory before it on PYTHONPATH."
     )
 
 try:

@@ -18,9 +18,11 @@ import torch
 from torch import nn
 
 from schedule.errors import OffloadError
+from schedule.table import Schedule
 
 MARK = "ringproof_offloaded"
-"""The attribute that marks a Parameter as living in a host block."""
+"""The attribute that marks a Parameter as living in a host block, by its id: a copy of it, from
+a deepcopy or a file, carries the attribute too and does not."""
 
 ALIGNMENT = 256
 """Bytes; every parameter starts at a multiple, which satisfies all vector loads."""
@@ -136,23 +138,23 @@ def place_at(parameter: nn.Parameter, tensor: torch.Tensor) -> None:
         parameter.data = tensor
     else:
         other = nn.Parameter(tensor, requires_grad=parameter.requires_grad)
+        other.__dict__.update(parameter.__dict__)  # attributes and gradient are swapped too
+        other.grad = None if parameter.grad is None else parameter.grad.to(tensor.device)
         torch.utils.swap_tensors(parameter, other)
 
 
 class Arena:
     """The blocks and the slots of one offload.
 
-    layouts: by module.     slot_of: by module.     slots: how many.
-    Each slot is as large as the largest module that uses it.
+    layouts: by module.     schedule: which modules run from a slot, or are copied into it.
+    Each slot is as large as the largest of these.
     """
 
-    def __init__(
-        self, layouts: Sequence[Layout], slot_of: Sequence[int], slots: int, device: torch.device
-    ) -> None:
-        self.layouts = tuple(layouts)
-        sizes = [0] * slots
-        for layout, slot in zip(layouts, slot_of, strict=True):
-            sizes[slot] = max(sizes[slot], layout.size)
+    def __init__(self, layouts: Sequence[Layout], schedule: Schedule, device: torch.device) -> None:
+        self.layouts, slot_of = tuple(layouts), schedule.slot_of
+        sizes = [0] * schedule.ring.slots
+        for moment in schedule.walk(1):
+            sizes[moment.slot] = max(sizes[moment.slot], layouts[moment.module].size)
         self.slots = tuple(torch.empty(size, dtype=torch.uint8, device=device) for size in sizes)
         self.blocks: list[torch.Tensor] = []
         self.ranges = tuple(
@@ -186,7 +188,7 @@ class Arena:
             master = region.over(block)
             master.copy_(parameter.data)
             place_at(parameter, master)
-            setattr(parameter, MARK, True)
+            setattr(parameter, MARK, id(parameter))
         self._addresses.append(tuple(parameter.data_ptr() for parameter in layout.parameters))
         self._written.append(self._device_version(module))
 
@@ -211,16 +213,20 @@ class Arena:
         )
 
     def unbind(self, module: int) -> None:
-        """Show the host masters in the module. What was written into the weights meanwhile goes
-        into the masters, whose new version then makes the slot's copy old."""
+        """Show the host masters in the module, with what the module wrote into its weights."""
+        self.keep_writes(module)
+        for place in self.places[module]:
+            if place.shows is place.device:
+                place.parameters[place.name] = place.host
+
+    def keep_writes(self, module: int) -> None:
+        """What was written into the weights in the slot goes into the host masters, whose new
+        version then makes the slot's copy old."""
         if self._written[module] != self._device_version(module):
             with torch.no_grad():
                 for place in self.places[module]:
                     place.host.copy_(place.device)
             self._written[module] = self._device_version(module)
-        for place in self.places[module]:
-            if place.shows is place.device:
-                place.parameters[place.name] = place.host
 
     def _device_version(self, module: int) -> int:
         return sum(place.device._version for place in self.places[module])
@@ -228,7 +234,12 @@ class Arena:
     def in_slot(self, module: int, tensor: torch.Tensor) -> bool:
         """Whether the tensor's bytes lie in the slot that the module runs from."""
         start, end = self.ranges[module]
-        return tensor.device.type == self._device.type and start <= tensor.data_ptr() < end
+        if tensor.device.type != self._device.type:
+            return False
+        try:
+            return start <= tensor.data_ptr() < end
+        except RuntimeError:  # it has no storage: sparse, or inside a function transform
+            return False
 
     def version(self, module: int) -> int:
         """Grows whenever torch writes into one of the module's host masters."""

@@ -34,28 +34,39 @@ class Hooks:
         self.runs = self.misses = 0
         self._running: list[int] = []
         self._handles: list[Any] = []
-        self._register()
+        self._removed = False
 
     def remove(self) -> None:
         """Take the hooks out, and show the host masters in every module."""
+        self._removed = True
         for handle in self._handles:
             handle.remove()
         for run in set(self._running):
             self.interpreter.arena.unbind(run)
         self._running.clear()
 
-    def _register(self) -> None:
+    def register(self) -> None:
+        """Put the hooks in. Should it fail half way, ``remove`` takes out those that are in."""
         interpreter, modules = self.interpreter, self.selection.modules
         enter, leave = interpreter.enter[0], interpreter.leave[0]
         if enter or leave:
             # Without the root, a pass begins before its first module and ends after its last.
             root = self.selection.root
             first, last = (modules[0], modules[-1]) if root is None else (root, root)
-            self._before(first, lambda *_: interpreter.issue(enter))
+            self._before(first, lambda *_: self._enter())
             self._hook_modules()
             self._after(last, lambda *_: interpreter.issue(leave))
         else:
             self._hook_modules()
+
+        if "torch._dynamo" in sys.modules:
+            torch.compiler.reset()  # what was compiled before knows no hooks
+
+    def _enter(self) -> None:
+        """A pass begins."""
+        if not self._removed:
+            self._mend(None)
+            self.interpreter.issue(self.interpreter.enter[0])
 
     def _hook_modules(self) -> None:
         for index, module in enumerate(self.selection.modules):
@@ -73,8 +84,9 @@ class Hooks:
     def _arrive(self, index: int) -> None:
         """A module is about to run."""
         interpreter = self.interpreter
-        if self._running:
-            self._mend(index)
+        if self._removed:
+            return  # close() came during this call
+        self._mend(index)
         interpreter.issue(interpreter.before[index])
         if self.on_miss != OFF and not interpreter.holds(index):
             self._miss(index)
@@ -85,24 +97,21 @@ class Hooks:
     def _depart(self, index: int, output: Any) -> None:
         """A module ran, or raised."""
         if index not in self._running:
-            return  # it never arrived: the guard refused it
+            return  # it never arrived: the guard refused it, or close() came during this call
         interpreter, ended = self.interpreter, None
         while ended != index:  # runs above it ended without their hook
             ended = self._running.pop()
-            if ended not in self._running:
-                interpreter.arena.unbind(ended)
+            interpreter.arena.unbind(ended)
+        self._mend(index)
         interpreter.issue(interpreter.after[index])
-        if self._running and self.on_miss != OFF:
-            self._give_back()
+        self._give_back()
         self._check_output(index, output)
 
     def _check_output(self, index: int, output: Any) -> None:
         """What leaves a module must not lead back into its slot, which is refilled from now on."""
         name, grad = self.selection.names[index], torch.is_grad_enabled()
-        for leaf in (output,) if isinstance(output, torch.Tensor) else tree_leaves(output):
-            if not isinstance(leaf, torch.Tensor):
-                continue
-            if grad and leaf.requires_grad:
+        for leaf in (output,) if isinstance(output, torch.Tensor) else _tensors(output):
+            if leaf.requires_grad and (grad or leaf.grad_fn is not None):
                 raise OffloadError(
                     f"an output of {name} requires grad, but by the time of backward its slot "
                     f"holds other weights: run the model under torch.no_grad()"
@@ -130,26 +139,33 @@ class Hooks:
         interpreter.issue(interpreter.reload[index])
 
     def _give_back(self) -> None:
-        """A module ran inside another one's run; the outer one goes on reading its slot."""
+        """A module ran inside others' runs; these go on reading their slots."""
         interpreter = self.interpreter
         for outer in self._running:
-            if not interpreter.holds(outer):
+            if self.on_miss != OFF and not interpreter.holds(outer):
                 self.misses += 1
                 interpreter.issue(interpreter.reload[outer])
                 interpreter.issue(interpreter.wait[outer])
+            interpreter.arena.bind(outer)
 
-    def _mend(self, index: int) -> None:
+    def _mend(self, index: int | None) -> None:
         """Forget runs that ended without their hook: torch calls none for a KeyboardInterrupt.
-        A run is alive if its call is on this thread's stack; the arriving module's call is."""
+        A run is alive if its call is on this thread's stack, beside that of the module whose
+        hook this is."""
+        if not self._running:
+            return
         calls = Counter(_modules_on_stack())
-        calls[id(self.selection.modules[index])] -= 1
+        if index is not None:
+            calls[id(self.selection.modules[index])] -= 1
         alive = []
         for run in self._running:
             module = id(self.selection.modules[run])
             if calls[module] > 0:
                 calls[module] -= 1
                 alive.append(run)
-        for run in set(self._running) - set(alive):
+        for run in set(self._running):
+            # Those alive get their slots back when the inner run ends, if it does: until then
+            # they show their host masters, since their slots may be refilled.
             self.interpreter.arena.unbind(run)
         self._running = alive
 
@@ -158,6 +174,16 @@ def _closed_to_dynamo(hook: Callable[..., None]) -> Callable[..., None]:
     """A plain Python hook would be traced away by torch.compile, in silence."""
     closed: Callable[..., None] = torch.compiler.disable(hook)
     return closed
+
+
+def _tensors(output: Any) -> Iterator[torch.Tensor]:
+    """The tensors in an output: in tuples, lists, dicts, and in the attributes of an object."""
+    for leaf in tree_leaves(output):
+        if isinstance(leaf, torch.Tensor):
+            yield leaf
+        elif hasattr(leaf, "__dict__") and not isinstance(leaf, nn.Module | type):
+            inside = tree_leaves(list(vars(leaf).values()))
+            yield from (one for one in inside if isinstance(one, torch.Tensor))
 
 
 def _modules_on_stack() -> Iterator[int]:

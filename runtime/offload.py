@@ -137,17 +137,17 @@ class Offloaded:
         program = lower(schedule)
         # Arena and masters outside inference mode: their version counters are the guard's.
         with torch.inference_mode(False), torch.no_grad():
-            slot_of, slots = schedule.slot_of, schedule.ring.slots
-            self.arena = Arena(layouts, slot_of, slots, streams.device)
+            self.arena = Arena(layouts, schedule, streams.device)
             self._bytes_slots = sum(slot.numel() for slot in self.arena.slots)
             try:
                 for module, layout in enumerate(layouts):
                     self.arena.adopt(module, streams.host_block(layout.size))
                 self._move_the_rest()
-                self._interpreter = Interpreter(program, slot_of, self.arena, streams)
+                self._interpreter = Interpreter(program, schedule.slot_of, self.arena, streams)
                 self._interpreter.issue(self._interpreter.preload)
                 self._preloaded = self._interpreter.counts.copies
                 self._hooks = Hooks(selection, self._interpreter, on_miss)
+                self._hooks.register()
             except BaseException:
                 self.close()
                 raise

@@ -97,13 +97,18 @@ def _refuse_odd(chosen: list[nn.Module]) -> None:
     for position, module in enumerate(chosen):
         if not isinstance(module, nn.Module):
             raise OffloadError(f"layers[{position}] is a {type(module).__name__}, not an nn.Module")
+        if isinstance(module, torch.jit.ScriptModule):
+            raise OffloadError(
+                f"layers[{position}], a {type(module).__name__}, is scripted, and its weights are "
+                f"out of Python's reach; offload the module that it was made from"
+            )
         if type(module).forward is nn.Module.forward:
             raise OffloadError(
                 f"layers[{position}], a {type(module).__name__}, has no forward and so never runs; "
                 f"give the modules in it"
             )
         for name, parameter in module.named_parameters():
-            if hasattr(parameter, MARK):
+            if getattr(parameter, MARK, None) == id(parameter):
                 raise OffloadError(
                     f"layers[{position}].{name} is offloaded already; close() that offload first"
                 )

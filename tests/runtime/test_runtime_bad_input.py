@@ -91,14 +91,14 @@ POLICIES: list[tuple[Any, str]] = [
     ("math:pi", r"a policy is a function \(index, slots, modules\) .* got 3\.14"),
     (lambda index, slots: index + slots, r"can't be called with \(index, slots, modules\)"),
     (raises, r"raises\(0, 2, 5\) raised ZeroDivisionError: planned"),
-    (always(1.5), r"<lambda>\(index=0, slots=2, modules=5\) returned a float; return an integer"),
-    (always("0"), r"<lambda>\(index=0, slots=2, modules=5\) returned a str; return an integer"),
+    (always(1.5), "always.* a float; return an integer, or None"),
+    (always("0"), "always.* a str; return an integer, or None"),
     (
         always(True),
-        r"<lambda>\(index=0, slots=2, modules=5\) returned True, a bool; return an integer",
+        "always.* True.* a bool; return an integer, or None",
     ),
-    (always(N), r"returned 5, which is no module; return 0 \.\. 4, or None"),
-    (always(-1), r"returned -1, which is no module; return 0 \.\. 4, or None"),
+    (always(N), r"always.* 5.* no module; return 0 \.\. 4, or None"),
+    (always(-1), r"always.* -1.* no module; return 0 \.\. 4, or None"),
     (int, r"a policy is a function .* got <class 'int'>"),
     (5, r"a policy is a function .* got 5"),
     (Policy("off", always(7)), "policy off gives step 0 the slot 7 in Ring"),
@@ -318,7 +318,7 @@ MODELS: dict[str, tuple[Callable[[], Made], str]] = {
     ),
     "a sparse parameter": (
         containing(lambda: holding(nn.Parameter(torch.eye(3).to_sparse()))),
-        r"parameter layers\.2\.odd has layout torch\.sparse_coo; only strided",
+        r"parameter layers\.2\.odd has layout torch\.sparse_coo.* leave its module out",
     ),
     "an expanded parameter": (
         containing(lambda: holding(frozen(torch.ones(3, 1).expand(3, 4)))),
@@ -410,7 +410,7 @@ def test_parameters_made_in_inference_mode() -> None:
 def test_scripted_layers() -> None:
     model = model_with(torch.jit.script(nn.Linear(WIDTH, WIDTH)))
     before = skeleton(model)
-    with pytest.raises(OffloadError, match=r"layers\.2"):
+    with pytest.raises(OffloadError, match=r"layers\[2\], a RecursiveScriptModule, is scripted"):
         runtime.offload(model)
     assert skeleton(model) == before
 

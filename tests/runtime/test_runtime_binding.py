@@ -163,6 +163,34 @@ def test_a_slot_is_as_large_as_the_largest_module_that_uses_it(modules: int, slo
             assert [block.numel() for block in offloaded.arena.blocks] == sizes
 
 
+def swapping(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As between device types whose tensors can't take one another's place."""
+    monkeypatch.setattr(torch, "_has_compatible_shallow_copy_type", lambda *_: False)
+
+
+def test_between_foreign_device_types_the_objects_stay_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    swapping(monkeypatch)
+    model = stack(4, uneven=True)
+    before = picture(model)
+    wanted = outputs(copy.deepcopy(model), batches(2))
+    for slots in (1, 2):
+        with runtime.offload(model, slots=slots, policy="chain") as offloaded:
+            now = picture(model)
+            assert all(now.parameters[name] is p for name, p in before.parameters.items())
+            for layer, block in zip(model.layers, offloaded.arena.blocks, strict=True):
+                assert all(inside(p, block) for p in layer.parameters())
+            assert same(outputs(model, batches(2)), wanted)
+        assert_unchanged(model, before)
+
+
+# DEFECT: swap_tensors swaps all of the object, its attributes and its gradient too.
+def test_between_foreign_device_types_attributes_and_gradients_stay(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    swapping(monkeypatch)
+    test_gradients_and_attributes_of_parameters_stay()
+
+
 # ---- state_dict and files
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from itertools import product
 
@@ -10,7 +11,7 @@ import torch
 
 import runtime
 from runtime.hooks import Hooks
-from schedule import Ring, Schedule
+from schedule import ModuleNotResident, OffloadError, Ring, Schedule
 from tests.runtime.models import (
     Block,
     Stack,
@@ -102,20 +103,6 @@ def deep(model: Stack) -> list[torch.Tensor]:
     return outputs(model, batches(2))
 
 
-def test_unless_the_outer_module_got_its_weights_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Twin: without that, it reads on in what the inner modules left in its slot."""
-    monkeypatch.setattr(Hooks, "_give_back", lambda _: None)
-    harmed = []
-    for schedule in SCHEDULES:
-        ring = schedule.ring
-        model, plain = hosts(ring.modules), hosts(ring.modules)
-        with runtime.offload(model, slots=ring.slots, policy=schedule):
-            for index, visit in product(range(ring.modules), range(ring.modules + 3)):
-                if not same(nested(model, index, visit), nested(plain, index, visit)):
-                    harmed.append(ring)
-    assert set(harmed) == {s.ring for s in SCHEDULES if s.ring.slots < s.ring.modules}
-
-
 @pytest.mark.parametrize("kind", [ValueError, KeyboardInterrupt])
 def test_an_inner_module_that_fails_does_not_harm_the_outer_one(kind: type[BaseException]) -> None:
     """The outer one lets the exception through; the next pass is right, and state_dict too."""
@@ -169,6 +156,49 @@ def test_an_exception_that_the_outer_module_catches_does_not_harm_it() -> None:
             for outer, inner in product(range(modules), repeat=2):
                 if outer != inner:
                     assert same(cut(model, outer, inner), cut(plain, outer, inner))
+
+
+def interrupt(_: torch.Tensor) -> torch.Tensor:
+    raise KeyboardInterrupt
+
+
+def ignoring(inner: Inner) -> Inner:
+    def run(x: torch.Tensor) -> torch.Tensor:
+        with contextlib.suppress(KeyboardInterrupt):
+            inner(x)
+        return x
+
+    return run
+
+
+# DEFECT: no hook tells that the inner module ended, and the outer one reads on in its weights.
+def test_an_interrupt_that_the_outer_module_catches_does_not_harm_it() -> None:
+    """Right, or an error: the outer module's own departure could notice."""
+    found = []
+    for offload in (False, True):
+        model = hosts(3)
+        model.layers[1].inner = (interrupt,)
+        model.layers[0].inner = (ignoring(model.layers[1]),)
+        with contextlib.ExitStack() as stack_, torch.no_grad():
+            if offload:
+                stack_.enter_context(runtime.offload(model, slots=1))
+            try:
+                found.append(model.layers[0](batches(1)[0]))
+            except (OffloadError, ModuleNotResident):
+                return
+    assert torch.equal(*found)
+
+
+# DEFECT: the outer run stays noted, since the inner one is taken for it.
+def test_after_an_interrupt_of_itself_that_it_catches_a_module_shows_its_master() -> None:
+    model = hosts(3)
+    before = picture(model).parameters
+    layer = model.layers[0]
+    with runtime.offload(model, slots=1), torch.no_grad():
+        # The first call is interrupted in the second one, inside of it.
+        layer.inner = (lambda x: (setattr(layer, "inner", (interrupt,)), ignoring(layer)(x))[1],)
+        layer(batches(1)[0])
+        assert layer.up.weight is before["layers.0.up.weight"]
 
 
 # ---- two models

@@ -201,6 +201,16 @@ def test_nothing_is_traced_outside_of_the_context() -> None:
         assert offloaded._interpreter.log is None
 
 
+def test_traces_within_traces() -> None:
+    model = stack(3)
+    with runtime.offload(model, slots=2) as offloaded, offloaded.trace() as whole:
+        period = list(lower(offloaded.schedule).period())
+        outputs(model, batches(1))
+        assert traced(model, offloaded, 2) == period * 2
+        outputs(model, batches(1))
+    assert whole == period * 4
+
+
 def test_an_unsafe_schedule_is_executed_as_it_is() -> None:
     """The runtime corrects nothing."""
     model: Stack = stack(3)
