@@ -217,6 +217,28 @@ def test_a_function_that_decides_otherwise_when_run_again() -> None:
         paths(drifts, "x")
 
 
+def test_a_number_kept_from_an_earlier_run() -> None:
+    kept: list[Any] = []
+
+    def keeps(x: Any) -> Any:
+        kept.append(x)
+        return x - kept[0] if x > 0 else x + kept[0]
+
+    with pytest.raises(NotFollowed, match="the policy keeps state"):
+        paths(keeps, "x")
+
+
+def test_a_condition_kept_from_an_earlier_run() -> None:
+    kept: list[Any] = []
+
+    def keeps(x: Any) -> bool:
+        kept.append(x > 7)
+        return bool(x > 0) and bool(kept[0])
+
+    with pytest.raises(NotFollowed, match="the policy keeps state"):
+        paths(keeps, "x")
+
+
 # ---- an obligation that is not followed is not proved
 
 

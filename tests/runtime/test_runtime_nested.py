@@ -10,7 +10,6 @@ import pytest
 import torch
 
 import runtime
-from runtime.hooks import Hooks
 from schedule import ModuleNotResident, OffloadError, Ring, Schedule
 from tests.runtime.models import (
     Block,
