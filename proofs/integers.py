@@ -46,6 +46,8 @@ class SymBool:
     def __index__(self) -> int:
         return int(bool(self))
 
+    __int__ = __index__
+
     def __eq__(self, other: object) -> Any:
         return bool(self) == (bool(other) if isinstance(other, SymBool) else other)
 
@@ -207,7 +209,7 @@ for _name in ("lt", "le", "gt", "ge"):
     setattr(SymBool, f"__{_name}__", _as_bool(_name, False))
 for _name in ("truediv", "rtruediv", "pow", "rpow", "lshift", "rshift", "invert", "neg", "float"):
     setattr(SymBool, f"__{_name}__", _refusal(f"__{_name}__", "a truth value"))
-for _name in ("int", "round", "trunc", "abs", "pos", "divmod", "rdivmod", "getitem", "iter"):
+for _name in ("round", "trunc", "abs", "pos", "divmod", "rdivmod", "getitem", "iter"):
     setattr(SymBool, f"__{_name}__", _refusal(f"__{_name}__", "a truth value"))
 
 

@@ -137,31 +137,33 @@ def test_a_fault_beyond_every_ring_that_is_tried_is_not_proved(outside: Path) ->
     assert "PROVED" not in run.stdout
 
 
-AT = "(index=0, slots=1, modules=1) returned"
+AT = "(index=0, slots=1, modules=1)"
 UNUSABLE = [
-    ("my_policies:floats", f"my_policies:floats{AT} a float; return an integer, or None"),
-    ("my_policies:truth", f"my_policies:truth{AT} False, a bool; return an integer, or None"),
-    ("my_policies:outside", f"my_policies:outside{AT} 1, which is no module; return 0 .. 0, or"),
-    ("my_policies:negative", f"my_policies:negative{AT} -1, which is no module; return 0 .. 0"),
-    ("my_policies:two", "my_policies:two can't be called with (index, slots, modules): too many"),
-    ("my_policies:raises", "my_policies:raises(0, 1, 1) raised KeyError: 1; "),
-    ("my_policies:exits", "my_policies:exits(0, 1, 1) raised SystemExit: 0; "),
-    ("my_policies:endless", "my_policies:endless(0, 1, 1) did not return within 1,000,000 instr"),
-    ("my_policies:number", "a policy is a function (index, slots, modules) -> target or None; g"),
-    ("my_policies:missing", "my_policies:missing: my_policies was imported but has no 'missing'"),
-    ("no_such_file:f", "no_such_file:f: importing no_such_file failed with ModuleNotFoundError"),
-    ("broken:f", "broken:f: importing broken failed with ModuleNotFoundError: No module named"),
-    ("no_policy", "no policy is called 'no_policy'; choose one of modular, slot_local, chain"),
-    (":f", "':f' is not of the form pkg.module:function"),
+    ("my_policies:floats", [AT, "a float; return an integer, or None"]),
+    ("my_policies:truth", [AT, "False", "a bool; return an integer, or None"]),
+    ("my_policies:outside", ["returned 1", AT, "which is no module; return 0 .. 0, or None"]),
+    ("my_policies:negative", ["returned -1", AT, "which is no module; return 0 .. 0, or None"]),
+    ("my_policies:two", ["can't be called with (index, slots, modules): too many"]),
+    ("my_policies:raises", ["(0, 1, 1) raised KeyError: 1; "]),
+    ("my_policies:exits", ["(0, 1, 1) raised SystemExit: 0; "]),
+    ("my_policies:endless", ["(0, 1, 1) did not return within 1,000,000 instructions"]),
+    ("my_policies:missing", ["my_policies was imported but has no 'missing'"]),
+    ("my_policies:number", ["a policy is a function (index, slots, modules) -> target", "got 7"]),
+    ("no_such_file:f", ["importing no_such_file failed with ModuleNotFoundError"]),
+    ("broken:f", ["importing broken failed with ModuleNotFoundError: No module named"]),
+    ("no_policy", ["no policy is called 'no_policy'; choose one of modular, slot_local, chain"]),
+    (":f", ["':f' is not of the form pkg.module:function"]),
 ]
 
 
-@pytest.mark.parametrize(("name", "reason"), UNUSABLE, ids=[name for name, _ in UNUSABLE])
-def test_what_is_no_policy_is_bad_input(name: str, reason: str, outside: Path) -> None:
+@pytest.mark.parametrize(("name", "parts"), UNUSABLE, ids=[name for name, _ in UNUSABLE])
+def test_what_is_no_policy_is_bad_input(name: str, parts: list[str], outside: Path) -> None:
     run = policy(name, outside)
     assert (run.returncode, run.stdout) == (2, "")
-    assert run.stderr.startswith(f"error: {reason}")
+    assert run.stderr.startswith("error: ")
     assert run.stderr.count("\n") == 1
+    for part in [name] * (name != "my_policies:number") + parts:
+        assert part in run.stderr
 
 
 def test_no_name_is_bad_input(outside: Path) -> None:

