@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from proofs.claims import EXPECTED_OBLIGATIONS, Claim, claims
+from proofs.claims import EXPECTED_CLAIMS, EXPECTED_OBLIGATIONS, Claim, claims
 from proofs.mutants import MUTANTS
 from proofs.mutation import Mutant, StaleMutant, apply, smallest
 from proofs.obligation import System, discharge
@@ -110,8 +110,8 @@ def total(results: Iterable[Result]) -> tuple[Verdict, str]:
         Verdict.PROVED if result.verdict is Verdict.HOLDS_TO_BOUND else result.verdict
         for result in results
     ]
-    complete = obligations == EXPECTED_OBLIGATIONS and len(mutants) == len(MUTANTS)
-    if not complete:
+    expected = (EXPECTED_CLAIMS, EXPECTED_OBLIGATIONS, len(MUTANTS))
+    if (len(proper), obligations, len(mutants)) != expected:
         verdicts.append(Verdict.UNKNOWN)
     verdict = worst(verdicts)
     refuted = sum(result.verdict is Verdict.PROVED for result in mutants)

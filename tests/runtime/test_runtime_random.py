@@ -151,7 +151,7 @@ def test_the_strategy_draws_all_that_matters() -> None:
     assert wanted - seen == set()
 
 
-# DEFECT: a slot is sized by the modules that run from it, not by those that are copied into it.
+# Mended: a slot is sized by the modules that run from it, not by those that are copied into it.
 def test_a_useless_refill_into_a_slot_that_no_module_uses_does_no_harm() -> None:
     """The check calls it safe, with a lint."""
     log: Log = []
@@ -165,7 +165,7 @@ def test_a_useless_refill_into_a_slot_that_no_module_uses_does_no_harm() -> None
     assert not wrong(log)
 
 
-# DEFECT: the same.
+# Mended: the same.
 def test_a_useless_refill_of_a_larger_module_does_no_harm() -> None:
     """Module 1 is copied into module 0's slot, then module 0 again before it runs."""
     log: Log = []

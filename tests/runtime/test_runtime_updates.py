@@ -297,7 +297,7 @@ def reloading() -> Schedule:
     )
 
 
-# DEFECT: the hook on enter refills the slot before the interrupted module is unbound.
+# Mended: the hook on enter refills the slot before the interrupted module is unbound.
 def test_after_a_keyboard_interrupt_the_first_hook_already_mends() -> None:
     """state_dict as seen by the first layer of the model, which is not offloaded."""
     model = Stack([Interrupted(WIDTH, WIDTH) for _ in range(2)])
@@ -312,7 +312,7 @@ def test_after_a_keyboard_interrupt_the_first_hook_already_mends() -> None:
         assert_same_values(seen[0], before)
 
 
-# DEFECT: the same, and then module 1's master for good has module 0's weights, in silence.
+# Mended: the same, and then module 1's master for good has module 0's weights, in silence.
 def test_an_update_after_a_keyboard_interrupt_does_not_spoil_the_master() -> None:
     model = Stack([Interrupted(WIDTH, WIDTH) for _ in range(2)])
     with torch.no_grad(), runtime.offload(model, slots=1, policy=reloading()):
@@ -359,7 +359,7 @@ def test_what_a_module_writes_into_its_weights_is_kept() -> None:
             assert_same_values(model.state_dict(), plain.state_dict())
 
 
-# DEFECT: the inner module's reload overwrites what the outer one wrote, before it is kept.
+# Mended: the inner module's reload overwrites what the outer one wrote, before it is kept.
 def test_what_a_module_writes_before_another_one_runs_inside_it_is_kept() -> None:
     def nested(model: Stack) -> list[torch.Tensor]:
         model.layers[0].inner = (model.layers[1],)
