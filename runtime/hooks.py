@@ -55,7 +55,7 @@ class Hooks:
             first, last = (modules[0], modules[-1]) if root is None else (root, root)
             self._before(first, lambda *_: self._enter())
             self._hook_modules()
-            self._after(last, lambda *_: interpreter.issue(leave))
+            self._after(last, lambda *_: self._leave())
         else:
             self._hook_modules()
 
@@ -67,6 +67,13 @@ class Hooks:
         if not self._removed:
             self._mend(None)
             self.interpreter.issue(self.interpreter.enter[0])
+
+    def _leave(self) -> None:
+        """A pass ended, maybe inside a module's run, which then goes on."""
+        if not self._removed:
+            self._mend(None)
+            self.interpreter.issue(self.interpreter.leave[0])
+            self._give_back()
 
     def _hook_modules(self) -> None:
         for index, module in enumerate(self.selection.modules):

@@ -92,3 +92,30 @@ def test_small_and_big_sizes_are_among_those_proved(obligation: Obligation) -> N
         if not unseen:
             break
     assert unseen == set()
+
+
+LAST_STEPS = {"first steps: range": (1_000_003, 2, 1_000_000), "first steps: step": (9, 2, 6)}
+STEPPED = [param for param in SIZED if "i" in param.values[0].witness]
+
+
+@pytest.mark.parametrize("obligation", STEPPED)
+def test_late_steps_are_among_those_proved(obligation: Obligation) -> None:
+    modules, slots, step = LAST_STEPS.get(obligation.name, (1_000_002, 2, 1_000_001))
+    late = {"N": modules, "K": slots, "i": step}
+    assert any(_reached(path, late) for path in explore(obligation.body))
+
+
+SLOTTED = [
+    pytest.param(obligation, id=f"{number} {obligation.name}")
+    for number in (0, 1)
+    for obligation in CLAIMS[number].obligations
+    if "holds" in obligation.witness
+]
+
+
+@pytest.mark.parametrize("obligation", SLOTTED)
+def test_any_slot_and_any_step_are_among_those_proved(obligation: Obligation) -> None:
+    assert len(SLOTTED) == 9 + 5
+    moved = 1_000_000 * (obligation.witness["s"] != obligation.witness["t"])
+    other = {"s": 7_000_000, "t": 7_000_000 + moved, "step": 1_000_003}
+    assert any(_reached(path, {**obligation.witness, **other}) for path in explore(obligation.body))

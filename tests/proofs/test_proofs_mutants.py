@@ -7,9 +7,11 @@ from dataclasses import replace
 
 import pytest
 
+from proofs.agreement import disagreement
+from proofs.claims import claims
 from proofs.mutants import MUTANTS
 from proofs.mutation import Mutant, StaleMutant, apply, smallest
-from proofs.obligation import System
+from proofs.obligation import System, discharge
 from proofs.prove import try_mutant
 from proofs.report import Verdict
 from schedule import Ring, machine, policy, verifier
@@ -129,6 +131,46 @@ def test_a_mutant_that_can_not_run_is_not_refuted() -> None:
     result = try_mutant(replace(BY_NAME["uneven blocks"], after=fault), System())
     assert result.verdict is Verdict.UNKNOWN
     assert result.reason.startswith("raised ZeroDivisionError: ")
+
+
+BEYOND = [
+    (
+        "no RAW guard",
+        "if state.moving[slot] == EMPTY:\n                return Objection(RAW, slot)",
+    ),
+    ("no identity guard", "if state.holds[slot] == module:"),
+]
+
+
+@pytest.mark.parametrize(("name", "after"), BEYOND)
+@pytest.mark.parametrize(("claim", "obligation"), [(0, "ModuleBegins objected"), (1, "use")])
+def test_a_machine_that_objects_to_what_is_right_is_refuted(
+    name: str, after: str, claim: int, obligation: str
+) -> None:
+    mutated = apply(replace(BY_NAME[name], after=after), System())
+    (found,) = (one for one in claims(mutated)[claim].obligations if one.name == obligation)
+    assert not discharge(found).proved
+
+
+def test_an_objection_to_a_run_is_seen_in_the_step_of_every_policy() -> None:
+    mutated = apply(replace(BY_NAME["no RAW guard"], after=BEYOND[0][1]), System())
+    (found,) = (one for one in claims(mutated)[2].obligations if one.name == "derived: step")
+    outcome = discharge(found)
+    assert not outcome.proved
+    assert outcome.reason.startswith("RAW (sat with seed ")
+
+
+MACHINES = [("no identity guard", "identity"), ("no ownership guard", "ownership")]
+
+
+@pytest.mark.parametrize(("name", "unseen"), MACHINES)
+def test_the_agreement_compares_the_machine_with_the_local_check(name: str, unseen: str) -> None:
+    found = disagreement(apply(BY_NAME[name], System()))
+    assert found is not None
+    assert found.startswith("N=3, K=2, modular: a run of the machine violates {")
+    seen, _, checked = found.partition("the local check")
+    assert unseen not in seen
+    assert unseen in checked
 
 
 # ---- the change is the real code with one fault

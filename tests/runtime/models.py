@@ -99,7 +99,7 @@ def wrong(log: Sequence[tuple[Seer, float]]) -> list[int]:
     return [at for at, (seer, seen) in enumerate(log) if seen != seer.number]
 
 
-def before(module: nn.Module, action: Callable[[], object]) -> RemovableHandle:
+def before_run(module: nn.Module, action: Callable[[], object]) -> RemovableHandle:
     """Do this whenever the module is about to run."""
 
     def hook(*_: object) -> None:
@@ -108,7 +108,7 @@ def before(module: nn.Module, action: Callable[[], object]) -> RemovableHandle:
     return module.register_forward_pre_hook(hook)
 
 
-def after(module: nn.Module, action: Callable[[], object]) -> RemovableHandle:
+def after_run(module: nn.Module, action: Callable[[], object]) -> RemovableHandle:
     """Do this whenever the module ran."""
 
     def hook(*_: object) -> None:

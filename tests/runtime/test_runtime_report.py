@@ -13,7 +13,7 @@ from runtime import Report
 from runtime.unverified import offload_without_proof
 from schedule import Policy, Ring, policies
 from schedule.policy import derived_refills, first_users
-from tests.runtime.models import WIDTH, after, batches, outputs, stack
+from tests.runtime.models import WIDTH, after_run, batches, outputs, stack
 
 LINEAR = (WIDTH + 1) * WIDTH * 4
 BLOCK = 2 * LINEAR
@@ -209,12 +209,12 @@ def test_a_copy_of_a_newer_version_is_not_redundant() -> None:
         outputs(model, batches(1))
         assert offloaded.report().redundant == 1
         other = model.layers[0].up.weight
-        handle = after(model.layers[1].down, lambda: other.add_(1))
+        handle = after_run(model.layers[1].down, lambda: other.add_(1))
         outputs(model, batches(1))  # module 0's weights change, which is no matter to module 1
         handle.remove()
         assert offloaded.report().redundant == 2
         master = dict(model.layers[1].up.named_parameters())["weight"]
-        handle = after(model.layers[1].down, lambda: master.add_(1))
+        handle = after_run(model.layers[1].down, lambda: master.add_(1))
         outputs(model, batches(1))
         handle.remove()
         assert offloaded.report().redundant == 2

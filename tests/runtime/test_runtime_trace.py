@@ -18,7 +18,7 @@ from tests.runtime.models import (
     WIDTH,
     Stack,
     batches,
-    before,
+    before_run,
     misses,
     named_schedules,
     outputs,
@@ -154,7 +154,7 @@ def test_a_module_whose_slot_was_taken_by_an_inner_one_gets_it_back_with_a_wait(
     """Module 1 runs inside module 0, both from slot 0."""
     model = stack(2)
     inner = model.layers[1]
-    handle = before(model.layers[0].down, lambda: inner(batches(1)[0]))
+    handle = before_run(model.layers[0].down, lambda: inner(batches(1)[0]))
     with torch.no_grad(), runtime.offload(model, slots=1, policy="chain") as offloaded:
         schedule, program = offloaded.schedule, lower(offloaded.schedule)
         with offloaded.trace() as operations:
@@ -171,7 +171,7 @@ def test_without_the_schedules_help_the_outer_module_is_reloaded_and_waited_for(
     """Module 1 runs inside module 0; the schedule brings module 2 after it."""
     model = stack(3)
     inner = model.layers[1]
-    handle = before(model.layers[0].down, lambda: inner(batches(1)[0]))
+    handle = before_run(model.layers[0].down, lambda: inner(batches(1)[0]))
     with torch.no_grad(), runtime.offload(model, slots=1, policy="chain") as offloaded:
         program = lower(offloaded.schedule)
         with offloaded.trace() as operations:

@@ -17,9 +17,10 @@ from schedule import OffloadError, Refill, Ring, Schedule
 from tests.runtime.models import (
     WIDTH,
     Stack,
-    after,
+    after_run,
     assert_same_values,
     batches,
+    before_run,
     misses,
     named_schedules,
     outputs,
@@ -307,7 +308,7 @@ def test_after_a_keyboard_interrupt_the_first_hook_already_mends() -> None:
         with pytest.raises(KeyboardInterrupt):
             outputs(model, batches(1))
         seen: list[dict[str, torch.Tensor]] = []
-        after(model.embed, lambda: seen.append(picture(model).values))
+        after_run(model.embed, lambda: seen.append(picture(model).values))
         outputs(model, batches(1))
         assert_same_values(seen[0], before)
 
@@ -359,7 +360,18 @@ def test_what_a_module_writes_into_its_weights_is_kept() -> None:
             assert_same_values(model.state_dict(), plain.state_dict())
 
 
-# Mended: the inner module's reload overwrites what the outer one wrote, before it is kept.
+def test_a_module_that_writes_once_is_copied_again_once() -> None:
+    model = stack(3)
+    with torch.no_grad(), runtime.offload(model, slots=3) as offloaded:
+        handle = before_run(model.layers[1].down, lambda: model.layers[1].up.bias.add_(1))
+        outputs(model, batches(1))
+        handle.remove()
+        assert offloaded.report().misses == 0
+        outputs(model, batches(3))
+        assert offloaded.report().misses == 1
+
+
+# Mended: the inner module's reload overwrote what the outer one wrote, before it was kept.
 def test_what_a_module_writes_before_another_one_runs_inside_it_is_kept() -> None:
     def nested(model: Stack) -> list[torch.Tensor]:
         model.layers[0].inner = (model.layers[1],)
