@@ -12,7 +12,7 @@ from collections.abc import Callable
 import torch
 
 from schedule.errors import OffloadError
-from schedule.program import COMPUTE, Event, Record, Wait
+from schedule.operations import COMPUTE, Event, Record, Wait
 
 Action = Callable[[], None]
 

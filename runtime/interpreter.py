@@ -11,7 +11,8 @@ from dataclasses import dataclass
 
 from runtime.arena import Arena
 from runtime.device import Action, Streams
-from schedule.program import Copy, Operation, Program, Record, Run, Wait, lower_refills
+from schedule.operations import Copy, Operation, Record, Run, Wait
+from schedule.program import Program, lower_refills
 from schedule.ring import EMPTY
 from schedule.table import Refill
 

@@ -24,8 +24,9 @@ from runtime.select import Selection, select, tensors_that_stay
 from schedule import policies
 from schedule.errors import OffloadError
 from schedule.loading import load
+from schedule.operations import Operation
 from schedule.policy import Policy, Target
-from schedule.program import Operation, lower
+from schedule.program import lower
 from schedule.ring import Ring
 from schedule.table import Schedule
 from schedule.verifier import Verified, check, verify

@@ -21,6 +21,11 @@ class ScheduleError(ValueError):
     """A schedule's tables do not fit its ring: wrong length, or a slot or module outside it."""
 
 
+class ProgramError(ValueError):
+    """A program, or the trace of one, is malformed: an operation that makes no sense where it is,
+    an unknown stream or event, a line that can't be read. The message says where."""
+
+
 class PolicyError(ValueError):
     """A policy can't be found, can't be called, or returned something that is no target."""
 

@@ -1,89 +1,36 @@
-"""A schedule lowered to operations on streams, with one copy stream.
-
-The runtime executes these operations one for one and adds none: every fence it has is here.
-
-- Two streams, each first in, first out: COMPUTE, which runs the modules, and COPY.
-- ``Record`` marks a point of a stream in an event; ``Wait`` makes a stream wait for the event's
-  most recent record at the time of the call.
+"""A schedule lowered to operations on streams. The runtime executes these operations one for one
+and adds none: every fence that it has is here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 
-from schedule.table import Refill, Schedule
+from schedule.errors import ScheduleError
+from schedule.operations import (
+    COMPUTE,
+    ONE_COPY_STREAM,
+    RAN,
+    Capture,
+    Copy,
+    EndCapture,
+    Event,
+    Issued,
+    Listing,
+    Operation,
+    Operations,
+    Record,
+    Replay,
+    Run,
+    Streams,
+    Wait,
+    landed,
+)
+from schedule.table import AFTER, BEFORE, ENTER, LEAVE, PRELOAD, RUN, Boundary, Refill, Schedule
 
-COMPUTE, COPY = "compute", "copy"
-
-
-@dataclass(frozen=True, slots=True)
-class Event:
-    """``ran``: what the compute stream did so far (slot None). ``landed``: a slot's last copy."""
-
-    name: str
-    slot: int | None = None
-
-    def __str__(self) -> str:
-        return self.name if self.slot is None else f"{self.name}[{self.slot}]"
-
-
-RAN = Event("ran")
-
-
-def landed(slot: int) -> Event:
-    """The event that guards a slot's bytes."""
-    return Event("landed", slot)
-
-
-@dataclass(frozen=True, slots=True)
-class Copy:
-    """The module's host block is copied into the slot, on the stream."""
-
-    stream: str
-    slot: int
-    module: int
-
-    def __str__(self) -> str:
-        return f"{self.stream}: copy module {self.module} into slot {self.slot}"
-
-
-@dataclass(frozen=True, slots=True)
-class Run:
-    """The module runs, reading the slot, on the stream."""
-
-    stream: str
-    slot: int
-    module: int
-
-    def __str__(self) -> str:
-        return f"{self.stream}: run module {self.module} from slot {self.slot}"
-
-
-@dataclass(frozen=True, slots=True)
-class Record:
-    """The event now stands for everything that the stream was given so far."""
-
-    stream: str
-    event: Event
-
-    def __str__(self) -> str:
-        return f"{self.stream}: record {self.event}"
-
-
-@dataclass(frozen=True, slots=True)
-class Wait:
-    """The stream goes on when what the event stood for at this call is done."""
-
-    stream: str
-    event: Event
-
-    def __str__(self) -> str:
-        return f"{self.stream}: wait for {self.event}"
-
-
-Operation = Copy | Run | Record | Wait
-Operations = tuple[Operation, ...]
+CAPTURE, REPLAY = "capture", "replay"
+"""Halves of a captured program, beside those of a schedule."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +41,7 @@ class Program:
     before:  by step, the refills issued before the step's module.
     begin:   by step, the waits that the module needs, then its Run.
     after:   by step, the refills issued after it.
+    streams: the copy streams that it uses.
     """
 
     preload: Operations
@@ -102,55 +50,172 @@ class Program:
     begin: tuple[Operations, ...]
     after: tuple[Operations, ...]
     leave: tuple[Operations, ...]
+    streams: Streams = ONE_COPY_STREAM
 
     def period(self) -> Operations:
         """The operations of one period, in host order."""
-        return tuple(self._period())
+        return tuple(issued.operation for issued in self._period(0))
 
-    def _period(self) -> Iterable[Operation]:
-        modules = len(self.begin) // len(self.enter)
-        for step in range(len(self.begin)):
-            number, module = divmod(step, modules)
+    def listing(self, periods: int) -> Listing:
+        """The preload and that many periods, each operation with its boundary."""
+        preload = [Issued(operation, Boundary(PRELOAD, 0)) for operation in self.preload]
+        each = (issued for number in range(periods) for issued in self._period(number))
+        return (*preload, *each)
+
+    def _period(self, period: int) -> Iterator[Issued]:
+        steps = len(self.begin)
+        modules = steps // len(self.enter)
+        for position in range(steps):
+            number, module = divmod(position, modules)
+            halves = [
+                (BEFORE, self.before[position]),
+                (RUN, self.begin[position]),
+                (AFTER, self.after[position]),
+            ]
             if module == 0:
-                yield from self.enter[number]
-            yield from self.before[step] + self.begin[step] + self.after[step]
+                halves.insert(0, (ENTER, self.enter[number]))
             if module == modules - 1:
-                yield from self.leave[number]
+                halves.append((LEAVE, self.leave[number]))
+            for half, operations in halves:
+                boundary = Boundary(half, period * steps + position)
+                for operation in operations:
+                    yield Issued(operation, boundary)
 
     def __str__(self) -> str:
         return "\n".join(map(str, self.preload + self.period()))
 
 
-def lower(schedule: Schedule) -> Program:
+def lower(schedule: Schedule, streams: Streams = ONE_COPY_STREAM) -> Program:
     """The schedule as a program."""
     modules = schedule.ring.modules
+
+    def refills(table: Iterable[Iterable[Refill]]) -> tuple[Operations, ...]:
+        return tuple(lower_refills(found, streams) for found in table)
+
     return Program(
-        preload=lower_refills(schedule.preload),
-        enter=tuple(map(lower_refills, schedule.enter)),
-        before=tuple(map(lower_refills, schedule.before)),
+        preload=lower_refills(schedule.preload, streams),
+        enter=refills(schedule.enter),
+        before=refills(schedule.before),
         begin=tuple(
-            # RAW: the module reads only after its slot's last copy landed.
-            (Wait(COMPUTE, landed(slot)), Run(COMPUTE, slot, step % modules))
-            for step, slot in enumerate(schedule.slot_of)
+            lower_run(slot, step % modules, streams) for step, slot in enumerate(schedule.slot_of)
         ),
-        after=tuple(map(lower_refills, schedule.after)),
-        leave=tuple(map(lower_refills, schedule.leave)),
+        after=refills(schedule.after),
+        leave=refills(schedule.leave),
+        streams=streams,
     )
 
 
-def lower_refills(refills: Iterable[Refill]) -> Operations:
+def lower_run(slot: int, module: int, streams: Streams = ONE_COPY_STREAM) -> Operations:
+    """A module's run, with the wait that it needs."""
+    run = Run(COMPUTE, slot, module)
+    if streams.shared:
+        return (run,)
+    # RAW: the module reads only after its slot's last copy landed, which is its own.
+    return (Wait(COMPUTE, landed(slot), module), run)
+
+
+def lower_refills(refills: Iterable[Refill], streams: Streams = ONE_COPY_STREAM) -> Operations:
     """Refills as operations; also for a refill outside the schedule, when a module is missed."""
-    return tuple(operation for refill in refills for operation in _refill(refill))
+    return tuple(operation for refill in refills for operation in lower_refill(refill, streams))
 
 
-def _refill(refill: Refill) -> Operations:
+def lower_refill(refill: Refill, streams: Streams = ONE_COPY_STREAM) -> Operations:
+    """One refill: its fences and its copy."""
+    stream = streams.of(refill.module)
+    copy = Copy(stream, refill.slot, refill.module)
+    if streams.shared:
+        return (copy,)
+    # WAW: copies on one stream keep their order; on several, a copy waits for the last one
+    # into its slot.
+    ordered = (Wait(stream, landed(refill.slot)),) if len(streams.copies) > 1 else ()
     return (
         # WAR: the copy starts only after every run that was issued so far; one of them may
         # read the slot. At the preload it is memory that the allocator may have handed out
         # while earlier work still uses it.
         Record(COMPUTE, RAN),
-        Wait(COPY, RAN),
-        # WAW: copies into one slot are on one stream, so they keep their order.
-        Copy(COPY, refill.slot, refill.module),
-        Record(COPY, landed(refill.slot)),
+        Wait(stream, RAN),
+        *ordered,
+        copy,
+        Record(stream, landed(refill.slot)),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class CapturedProgram:
+    """A pass captured once and replayed.
+
+    preload: before all.        capture: joins, then the pass between Capture and EndCapture.
+    replay:  joins, Replay, then records that let operations outside of the graph go on.
+    """
+
+    preload: Operations
+    capture: Operations
+    replay: Operations
+    streams: Streams = ONE_COPY_STREAM
+
+    def listing(self, replays: int) -> Listing:
+        """Preload, capture and that many replays, each operation with its boundary."""
+        parts = [(PRELOAD, 0, self.preload), (CAPTURE, 0, self.capture)]
+        parts += [(REPLAY, number, self.replay) for number in range(replays)]
+        return tuple(
+            Issued(operation, Boundary(half, number))
+            for half, number, operations in parts
+            for operation in operations
+        )
+
+
+GRAPH = "pass"
+
+
+def lower_captured(schedule: Schedule, streams: Streams = ONE_COPY_STREAM) -> CapturedProgram:
+    """The schedule's pass as a graph. ScheduleError if it repeats only after several passes:
+    one graph then can't stand for each of them."""
+    if schedule.period != 1:
+        raise ScheduleError(
+            f"policy {schedule.policy} repeats after {schedule.period} passes, so no graph of one "
+            f"pass can be replayed; use it eagerly, or with slots that divide the modules"
+        )
+    program = lower(schedule, streams)
+    join = lower_join(streams)
+    body = tuple(_captured(program.period()))
+    used = {operation.stream for operation in body}
+    # Forked copies are joined before the end: a graph with loose ends is no graph.
+    ends = [_own(one) for s in streams.names[1:] if s in used for one in _join(streams, s)]
+    begin, end = Capture(COMPUTE, GRAPH), EndCapture(COMPUTE, GRAPH)
+    slots = () if streams.shared else sorted(set(schedule.slot_of))
+    return CapturedProgram(
+        preload=program.preload,
+        # No wait in the graph reaches outside, so what came before is joined here,
+        capture=(*join, begin, *body, *ends, end),
+        # and before each replay. After it the stream covers the graph's copies: what waits for
+        # them outside needs records there.
+        replay=(*join, Replay(COMPUTE, GRAPH), *(Record(COMPUTE, landed(s)) for s in slots)),
+        streams=streams,
+    )
+
+
+def lower_join(streams: Streams = ONE_COPY_STREAM) -> Operations:
+    """COMPUTE waits for everything that the copy streams were given so far."""
+    return tuple(one for stream in streams.names[1:] for one in _join(streams, stream))
+
+
+def _join(streams: Streams, stream: str) -> Operations:
+    drained = Event("drained", streams.copies.index(stream))
+    return Record(stream, drained), Wait(COMPUTE, drained)
+
+
+def _captured(operations: Operations) -> Iterator[Operation]:
+    """The operations with the graph's own events, less waits for what the graph does not record:
+    that was joined before it."""
+    recorded = set()
+    for operation in operations:
+        if isinstance(operation, Record):
+            recorded.add(operation.event)
+        if not isinstance(operation, Wait) or operation.event in recorded:
+            yield _own(operation)
+
+
+def _own(operation: Operation) -> Operation:
+    if isinstance(operation, Record | Wait):
+        return replace(operation, event=replace(operation.event, graph=GRAPH))
+    return operation

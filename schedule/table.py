@@ -27,6 +27,29 @@ Refills = tuple[Refill, ...]
 PRELOAD, ENTER, BEFORE, RUN, AFTER, LEAVE = "preload", "enter", "before", "run", "after", "leave"
 
 
+class Boundary(NamedTuple):
+    """Where refills are issued.
+
+    half: PRELOAD, ENTER, BEFORE, AFTER or LEAVE.
+    step: the step that it belongs to; on enter the pass's first one, on leave its last.
+    """
+
+    half: str
+    step: int
+
+    def text(self, modules: int) -> str:
+        """This boundary in words, for a ring of that many modules."""
+        number, module = divmod(self.step, modules)
+        return {
+            PRELOAD: "preload",
+            ENTER: f"pass {number}, on enter",
+            LEAVE: f"pass {number}, on leave",
+            RUN: f"pass {number}, module {module}",
+            BEFORE: f"pass {number}, before module {module}",
+            AFTER: f"pass {number}, after module {module}",
+        }.get(self.half, f"{self.half} {self.step}")
+
+
 class Moment(NamedTuple):
     """One thing that happens in a walk over a schedule, in host order.
 

@@ -16,7 +16,8 @@ from runtime.device import AcceleratorStreams, InlineStreams, streams_of
 from runtime.hooks import RAISE, RELOAD
 from runtime.select import select
 from schedule import OffloadError, Refill, Ring, Schedule, policies
-from schedule.program import COMPUTE, COPY, RAN, Copy, Operation, Record, Run, Wait, landed, lower
+from schedule.operations import COMPUTE, COPY, RAN, Copy, Operation, Record, Run, Wait, landed
+from schedule.program import lower
 from tests.runtime.models import WIDTH, Stack, batches, named_schedules, outputs, same, stack
 
 Note = tuple[object, ...]
@@ -176,7 +177,7 @@ def test_at_a_miss_the_reload_is_fenced_like_every_refill(machine: Machine) -> N
             Wait(COPY, RAN),
             Copy(COPY, 0, 2),
             Record(COPY, landed(0)),
-            Wait(COMPUTE, landed(0)),
+            Wait(COMPUTE, landed(0), 2),
             Run(COMPUTE, 0, 2),
         ]
         assert machine.told == translated(operations, offloaded, numbers)

@@ -13,7 +13,8 @@ from runtime import Offloaded
 from runtime.interpreter import Interpreter
 from runtime.unverified import offload_without_proof
 from schedule import Refill, Ring, Schedule
-from schedule.program import Operation, Program, lower, lower_refills
+from schedule.operations import Operation
+from schedule.program import Program, lower, lower_refills
 from tests.runtime.models import (
     WIDTH,
     Stack,

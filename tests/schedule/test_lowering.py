@@ -7,21 +7,19 @@ import dataclasses
 import pytest
 
 from schedule import Refill, Ring, Schedule, policies
-from schedule.program import (
+from schedule.operations import (
     COMPUTE,
     COPY,
     RAN,
     Copy,
     Event,
     Operations,
-    Program,
     Record,
     Run,
     Wait,
     landed,
-    lower,
-    lower_refills,
 )
+from schedule.program import Program, lower, lower_refills
 
 
 def boundaries(program: Program) -> list[Operations]:
@@ -41,7 +39,7 @@ def copy_of(slot: int, module: int) -> list[object]:
 
 
 def run_of(slot: int, module: int) -> list[object]:
-    return [Wait("compute", Event("landed", slot)), Run("compute", slot, module)]
+    return [Wait("compute", Event("landed", slot), module), Run("compute", slot, module)]
 
 
 def everywhere() -> Schedule:
@@ -78,15 +76,15 @@ def test_chain_at_three_modules_and_two_slots() -> None:
         "copy: wait for ran",
         "copy: copy module 1 into slot 1",
         "copy: record landed[1]",
-        "compute: wait for landed[0]",
+        "compute: wait for landed[0], the copy of module 0",
         "compute: run module 0 from slot 0",
         "compute: record ran",
         "copy: wait for ran",
         "copy: copy module 2 into slot 0",
         "copy: record landed[0]",
-        "compute: wait for landed[1]",
+        "compute: wait for landed[1], the copy of module 1",
         "compute: run module 1 from slot 1",
-        "compute: wait for landed[0]",
+        "compute: wait for landed[0], the copy of module 2",
         "compute: run module 2 from slot 0",
         "compute: record ran",
         "copy: wait for ran",
@@ -128,7 +126,7 @@ def fence_faults(operations: Operations) -> list[str]:
                 wrong.append(f"{at}: {each} between {around}")
         if isinstance(each, Run):
             before = operations[max(at - 1, 0) : at]
-            if before != (Wait(COMPUTE, landed(each.slot)),) or each.stream != COMPUTE:
+            if before != (Wait(COMPUTE, landed(each.slot), each.module),) or each.stream != COMPUTE:
                 wrong.append(f"{at}: {each} after {before}")
     return wrong
 
@@ -154,7 +152,7 @@ def test_fences_at_every_boundary() -> None:
 
 
 def test_fence_faults_are_seen() -> None:
-    """Each fence left out, one at a time, is a fault; so is a wait for another slot."""
+    """Each fence left out, one at a time, is a fault; so is a wait for another slot or copy."""
     whole = lower(everywhere()).after[0]
     run = lower(everywhere()).begin[0]
     assert fence_faults(whole) == fence_faults(run) == []
@@ -162,7 +160,8 @@ def test_fence_faults_are_seen() -> None:
         if not isinstance(each, Copy):
             assert fence_faults(whole[:at] + whole[at + 1 :]), each
     assert fence_faults(run[1:])
-    assert fence_faults((Wait(COMPUTE, landed(1)), run[1]))
+    assert fence_faults((Wait(COMPUTE, landed(1), 0), run[1]))
+    assert fence_faults((Wait(COMPUTE, landed(0), 1), run[1]))
     assert fence_faults((run[0], dataclasses.replace(run[1], stream=COPY)))
 
 

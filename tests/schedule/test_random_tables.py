@@ -13,7 +13,8 @@ from hypothesis import HealthCheck, Phase, find, given, settings
 from hypothesis import strategies as st
 
 from schedule import Refill, Ring, Schedule, check, verify
-from schedule.program import Copy, Run, lower
+from schedule.operations import Copy, Run
+from schedule.program import lower
 from schedule.verifier import PROPERTIES, Violation
 from tests.schedule.compare import by_check, difference, lints, machine_difference
 from tests.walk import NOTHING, RUN, Place, Verdict, walk

@@ -1,0 +1,300 @@
+"""Every interleaving of a small program, step by step on the device: independent of the clocks.
+
+A stream's head may go on when the host has issued it and what it waits for is done. A copy begins
+and lands, a run begins and ends, each at any time; the very transition function of ``machine``
+says what is wrong with it. Recording, waiting and joining happen as soon as they can: a wait that
+is over earlier than it should be is over earliest then, and nothing else can see the difference.
+
+The states are visited breadth first, so the first interleaving that shows a property is a
+shortest one.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from schedule import machine
+from schedule.operations import (
+    HOST,
+    ONE_COPY_STREAM,
+    Copy,
+    Event,
+    Listing,
+    Record,
+    Run,
+    Streams,
+    Wait,
+    Write,
+)
+from schedule.ring import EMPTY
+from schedule.tasks import (
+    BLOCK,
+    IDENTITY,
+    JOINED,
+    MEANING,
+    RAW,
+    WAR,
+    WAW,
+    Fault,
+    Idle,
+    Join,
+    Tasks,
+    write_out,
+)
+
+LIMIT = 200_000
+"""States; a program with more is explored to this bound only."""
+
+
+class Position(NamedTuple):
+    """done: by stream, how many of its tasks are done.  begun: by stream, whether the next one
+    has begun.  device: what the slots hold."""
+
+    done: tuple[int, ...]
+    begun: tuple[bool, ...]
+    device: machine.State
+
+
+@dataclass(frozen=True, slots=True)
+class Explored:
+    """What every interleaving showed.
+
+    faults: each with the tasks concerned, the earlier one as issued first; those of the form too.
+    states: how many were visited.     complete: whether these were all.
+    shortest: by property, a shortest interleaving that shows it: (task number, "begins" | "ends").
+    """
+
+    tasks: Tasks
+    faults: frozenset[Fault]
+    states: int
+    complete: bool
+    shortest: dict[str, tuple[tuple[int, str], ...]]
+
+
+def explore(listing: Listing, streams: Streams = ONE_COPY_STREAM, limit: int = LIMIT) -> Explored:
+    """Visit the states of a listing from an empty device, up to ``limit`` of them.
+
+    ProgramError if the listing makes no sense.
+    """
+    return _Explorer(write_out(listing, streams)).explore(limit)
+
+
+Move = tuple[int, str]
+
+
+class _Explorer:
+    """One program: its queues, and what each task waits for."""
+
+    def __init__(self, written: Tasks) -> None:
+        self.written = written
+        self.operations = [task.operation for task in written.tasks]
+        queues: dict[str, list[int]] = {HOST: []}
+        for number, operation in enumerate(self.operations):
+            queues.setdefault(operation.stream, []).append(number)
+        self.names = list(queues)
+        self.queues = list(queues.values())
+        self.place = {n: (s, i) for s, queue in enumerate(self.queues) for i, n in enumerate(queue)}
+        self.record = dict(self._latest_records())
+        self.faults: set[Fault] = set()
+        self.new: list[str] = []
+
+    def _latest_records(self) -> Iterator[tuple[int, int]]:
+        """For each wait, the latest record of its event at the time of the call."""
+        latest: dict[Event, int] = {}
+        for number, operation in enumerate(self.operations):
+            if isinstance(operation, Record):
+                latest[operation.event] = number
+            elif isinstance(operation, Wait) and operation.event in latest:
+                yield number, latest[operation.event]
+
+    def explore(self, limit: int) -> Explored:
+        slots = 1 + max((o.slot for o in self.operations if isinstance(o, Copy | Run)), default=0)
+        streams = len(self.queues)
+        first = Position((0,) * streams, (False,) * streams, machine.start(slots))
+        first = self.settle(first)
+        came_from: dict[Position, tuple[Position, Move] | None] = {first: None}
+        shortest: dict[str, tuple[Move, ...]] = {}
+        self.note(shortest, came_from, first, ())
+        waiting = deque([first])
+        while waiting and len(came_from) <= limit:
+            position = waiting.popleft()
+            for move, after in self.moves(position):
+                after = self.settle(after)
+                self.note(shortest, came_from, position, (move,))
+                if after not in came_from:
+                    came_from[after] = (position, move)
+                    waiting.append(after)
+        complete = not waiting
+        faults = self.faults.union(self.written.faults)
+        return Explored(self.written, frozenset(faults), len(came_from), complete, shortest)
+
+    def note(
+        self,
+        shortest: dict[str, tuple[Move, ...]],
+        came_from: dict[Position, tuple[Position, Move] | None],
+        position: Position,
+        last: tuple[Move, ...],
+    ) -> None:
+        """Keep the interleaving that led here for the properties that it is the first to show."""
+        for name in self.new:
+            if name not in shortest:
+                moves = list(last)
+                step = came_from[position]
+                while step is not None:
+                    moves.append(step[1])
+                    step = came_from[step[0]]
+                shortest[name] = tuple(reversed(moves))
+        self.new.clear()
+
+    # ---- what may happen
+
+    def heads(self, position: Position) -> Iterator[tuple[int, int]]:
+        """(stream, task number) of each stream's next task that the host has issued."""
+        host = self.queues[0]
+        reached = host[position.done[0]] if position.done[0] < len(host) else len(self.operations)
+        for stream, queue in enumerate(self.queues):
+            done = position.done[stream]
+            if done < len(queue) and queue[done] <= reached:
+                yield stream, queue[done]
+
+    def is_done(self, position: Position, number: int) -> bool:
+        stream, place = self.place[number]
+        return position.done[stream] > place
+
+    def settle(self, position: Position) -> Position:
+        """The position when all records, waits and joins that can be over are."""
+        going = True
+        while going:
+            going = False
+            for stream, number in self.heads(position):
+                operation = self.operations[number]
+                if isinstance(operation, Record | Join) or (
+                    isinstance(operation, Wait)
+                    and (number not in self.record or self.is_done(position, self.record[number]))
+                ):
+                    self.over(position, number)
+                    position, going = self.step(position, stream, position.device), True
+        return position
+
+    def step(self, position: Position, stream: int, device: machine.State) -> Position:
+        """The stream's next task is done."""
+        done = (*position.done[:stream], position.done[stream] + 1, *position.done[stream + 1 :])
+        begun = (*position.begun[:stream], False, *position.begun[stream + 1 :])
+        return Position(done, begun, device)
+
+    def moves(self, position: Position) -> Iterator[tuple[Move, Position]]:
+        """Every single thing that may happen next on the device, or of the host's own."""
+        for stream, number in self.heads(position):
+            operation, device = self.operations[number], position.device
+            if isinstance(operation, Copy | Run) and not position.begun[stream]:
+                device = self.begin(position, number, operation)
+                begun = (*position.begun[:stream], True, *position.begun[stream + 1 :])
+                yield (number, "begins"), Position(position.done, begun, device)
+                continue
+            if isinstance(operation, Copy):
+                device = machine.effect(device, machine.CopyLands(operation.slot))
+            elif isinstance(operation, Run):
+                device = machine.effect(device, machine.ModuleEnds(operation.slot))
+            elif isinstance(operation, Write):
+                self.write(position, number, operation.module)
+            elif not isinstance(operation, Idle):
+                continue  # a wait that is not over
+            yield (number, "ends"), self.step(position, stream, device)
+
+    # ---- what is wrong with it
+
+    def fault(self, name: str, number: int, other: int | None = None) -> None:
+        """Of two tasks, the one issued first is the earlier one."""
+        if other is None:
+            found = Fault(name, number)
+        else:
+            found = Fault(name, max(number, other), min(number, other))
+        if found not in self.faults:
+            self.faults.add(found)
+            self.new.append(name)
+
+    def under_way(self, position: Position) -> Iterator[int]:
+        """The tasks that have begun and are not done."""
+        for stream, begun in enumerate(position.begun):
+            if begun:
+                yield self.queues[stream][position.done[stream]]
+
+    def begin(self, position: Position, number: int, operation: Copy | Run) -> machine.State:
+        """The device after the copy or run began; what the machine says against it."""
+        event: machine.Event
+        if isinstance(operation, Copy):
+            event = machine.CopyBegins(operation.slot, operation.module)
+        else:
+            event = machine.ModuleBegins(operation.slot, operation.module)
+        after = machine.transition(position.device, event, _no_next_user)
+        if not isinstance(after, machine.Objection):
+            return after
+        if after.property == machine.IDENTITY:
+            self.fault(IDENTITY, number)
+        for other in self.under_way(position):
+            theirs = self.operations[other]
+            if isinstance(theirs, Copy | Run) and theirs.slot == operation.slot:
+                first, second = (
+                    self.operations[min(number, other)],
+                    self.operations[max(number, other)],
+                )
+                kinds = isinstance(first, Copy), isinstance(second, Copy)
+                name = {(True, False): RAW, (False, True): WAR, (True, True): WAW}[kinds]
+                self.fault(name, number, other)
+        return machine.effect(position.device, event)
+
+    def write(self, position: Position, number: int, module: int) -> None:
+        """The host writes a block: no copy may be reading it."""
+        for other in self.under_way(position):
+            theirs = self.operations[other]
+            if isinstance(theirs, Copy) and theirs.module == module and not theirs.pageable:
+                self.fault(BLOCK, number, other)
+
+    def over(self, position: Position, number: int) -> None:
+        """A wait or join is over: is what it means done?"""
+        operation = self.operations[number]
+        if isinstance(operation, Wait) and operation.module is not None:
+            copies = [
+                other
+                for other, theirs in enumerate(self.operations[:number])
+                if isinstance(theirs, Copy) and theirs.slot == operation.event.number
+            ]
+            module = self.operations[copies[-1]].module if copies else EMPTY  # type: ignore[union-attr]
+            landed = all(self.is_done(position, other) for other in copies)
+            if module != operation.module or not landed:
+                self.fault(MEANING, number)
+        elif isinstance(operation, Join):
+            for name in operation.streams:
+                stream = self.names.index(name) if name in self.names else None
+                if stream is not None:
+                    self.join(position, number, stream)
+
+    def join(self, position: Position, number: int, stream: int) -> None:
+        """All work that the stream was given before this task must be done."""
+        for other in self.queues[stream]:
+            work = isinstance(self.operations[other], Copy | Run | Idle)
+            if other < number and work and not self.is_done(position, other):
+                self.fault(JOINED, number, other)
+
+
+def _no_next_user(slot: int, step: int) -> int:
+    """Ownership is a property of the schedule, in host order; here only timing is looked at."""
+    del slot, step
+    return EMPTY
+
+
+def normal(faults: frozenset[Fault] | tuple[Fault, ...], tasks: Tasks) -> frozenset[object]:
+    """Faults as both engines can give them: clocks name only the latest task of a stream that is
+    not ordered, so an earlier task counts as its stream."""
+    return frozenset(
+        (
+            fault.property,
+            fault.later,
+            None if fault.earlier is None else tasks.tasks[fault.earlier].operation.stream,
+        )
+        for fault in faults
+        if not fault.why
+    )

@@ -1,0 +1,245 @@
+"""Does a program order every pair of conflicting accesses, whatever the device's timing?
+
+Happens-before by vector clocks. A tick counts a stream's copies and runs; a clock says, for each
+stream, up to which tick all is done for certain. An access that must come after another one is
+ordered if the clock of its stream covers the other's tick. ``advance`` is pure but for its
+tables, which a walk over integers writes in place; the proofs execute it with symbolic ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol, Self
+
+from schedule.operations import (
+    HOST,
+    ONE_COPY_STREAM,
+    Copy,
+    Event,
+    Listing,
+    Record,
+    Run,
+    Streams,
+    Wait,
+    Write,
+)
+from schedule.ring import EMPTY
+from schedule.tasks import (
+    BLOCK,
+    IDENTITY,
+    JOINED,
+    MEANING,
+    ORDERING,
+    RAW,
+    WAR,
+    WAW,
+    Fault,
+    Idle,
+    Join,
+    Task,
+    TaskOperation,
+    Tasks,
+    write_out,
+)
+
+Clock = Mapping[str, int]
+"""By stream: all up to this tick is done. A stream that is not there: nothing is known."""
+
+NOTHING: Clock = {}
+
+
+class Table(Protocol):
+    """``table[key]`` reads, ``table.put(key, value)`` is the table after a write."""
+
+    def __getitem__(self, key: Any, /) -> Any: ...
+    def put(self, key: Any, value: Any) -> Self: ...
+
+
+class Ledger(dict[Any, Any]):
+    """A table for one walk: ``put`` writes in place. What was never put reads as the default."""
+
+    __slots__ = ("default",)
+
+    def __init__(self, default: Any) -> None:
+        super().__init__()
+        self.default = default
+
+    def __missing__(self, key: Any) -> Any:
+        return self.default
+
+    def put(self, key: Any, value: Any) -> Self:
+        self[key] = value
+        return self
+
+
+class State(NamedTuple):
+    """clock:   by stream, what is done before its next operation starts; of the host, before it
+             issues the next one.
+    record:  by event, the clock that its latest record stands for.
+    copied, read: by slot, the latest tick of each stream that copied into it or ran from it.
+    content: by slot, the module of the latest copy.
+    reading: by module, the latest tick of each stream that copied its host block.
+    """
+
+    clock: Table
+    record: Table
+    copied: Table
+    read: Table
+    content: Table
+    reading: Table
+
+
+class Conflict(NamedTuple):
+    """A property that an operation violates; with which tick of which stream, if with one."""
+
+    property: str
+    stream: str | None = None
+    tick: int = 0
+
+
+def start() -> State:
+    """Nothing was issued."""
+    clock, record, copied, read, reading = (Ledger(NOTHING) for _ in range(5))
+    return State(clock, record, copied, read, Ledger(EMPTY), reading)
+
+
+def later(first: Clock, second: Clock) -> Clock:
+    """The clock of what waited for both."""
+    merged = dict(first)
+    for stream, tick in second.items():
+        if stream not in merged or merged[stream] < tick:
+            merged[stream] = tick
+    return merged
+
+
+def uncovered(name: str, clock: Clock, accesses: Clock) -> list[Conflict]:
+    """A conflict for each stream whose tick the clock does not cover."""
+    return [
+        Conflict(name, stream, tick)
+        for stream, tick in accesses.items()
+        if stream not in clock or clock[stream] < tick
+    ]
+
+
+def starts(state: State, stream: str) -> Clock:
+    """What is done before the stream's next operation starts: it comes after what the stream
+    did and waited for, and after what the host waited for before it issued it."""
+    own: Clock = state.clock[stream]
+    host: Clock = state.clock[HOST]
+    return later(own, host) if host else own
+
+
+def tick_of(clock: Clock, stream: str) -> int:
+    """The stream's own tick."""
+    return clock.get(stream, 0)
+
+
+def advance(state: State, operation: TaskOperation) -> tuple[State, list[Conflict]]:
+    """The state after the operation was issued, and what it violates."""
+    stream = operation.stream
+    clock = starts(state, stream)
+    match operation:
+        case Copy(_, slot, module, pageable):
+            found = uncovered(WAR, clock, state.read[slot])
+            found += uncovered(WAW, clock, state.copied[slot])
+            tick = tick_of(clock, stream) + 1
+            copied = state.copied.put(slot, {**state.copied[slot], stream: tick})
+            reading = state.reading
+            if not pageable:  # else the block is free again when the call returns
+                reading = reading.put(module, {**reading[module], stream: tick})
+            return state._replace(
+                clock=state.clock.put(stream, {**clock, stream: tick}),
+                copied=copied,
+                content=state.content.put(slot, module),
+                reading=reading,
+            ), found
+        case Run(_, slot, module):
+            found = uncovered(RAW, clock, state.copied[slot])
+            if state.content[slot] != module:
+                found.append(Conflict(IDENTITY))
+            tick = tick_of(clock, stream) + 1
+            read = state.read.put(slot, {**state.read[slot], stream: tick})
+            ticked = state.clock.put(stream, {**clock, stream: tick})
+            return state._replace(clock=ticked, read=read), found
+        case Record(_, event):
+            return state._replace(record=state.record.put(event, clock)), []
+        case Wait(_, event, module):
+            clock = later(clock, state.record[event])
+            found = [] if module is None else means(state, event, module, clock)
+            return state._replace(clock=state.clock.put(stream, clock)), found
+        case Write(module):
+            return state, uncovered(BLOCK, clock, state.reading[module])
+        case Idle():
+            ticked = state.clock.put(stream, {**clock, stream: tick_of(clock, stream) + 1})
+            return state._replace(clock=ticked), []
+        case Join(_, streams):
+            work = {other: tick_of(state.clock[other], other) for other in streams}
+            return state, uncovered(JOINED, clock, {s: tick for s, tick in work.items() if tick})
+
+
+def means(state: State, event: Event, module: int, clock: Clock) -> list[Conflict]:
+    """A wait means the copy of this module; what it gets must be the latest copy into the slot,
+    of that module, and done when the wait is over."""
+    right = state.content[event.number] == module
+    if right and not uncovered(MEANING, clock, state.copied[event.number]):
+        return []
+    return [Conflict(MEANING)]
+
+
+@dataclass(frozen=True, slots=True)
+class Ordering:
+    """What the clocks found in a listing.
+
+    faults: every fault, in order.    lints: the numbers of tasks that copy from pageable memory,
+    which overlaps nothing.
+    """
+
+    listing: Listing
+    tasks: tuple[Task, ...]
+    faults: tuple[Fault, ...]
+    lints: tuple[int, ...]
+
+    @property
+    def safe(self) -> bool:
+        return not self.faults
+
+    def holds(self, *names: str) -> bool:
+        """Whether none of these properties is violated; ``ORDERING`` names the hazards."""
+        return not any(fault.property in names for fault in self.faults)
+
+
+def order(
+    listing: Listing, streams: Streams = ONE_COPY_STREAM, state: State | None = None
+) -> Ordering:
+    """All faults of a listing, from an empty device or from a given state.
+
+    ProgramError if the listing makes no sense.
+    """
+    written = write_out(listing, streams)
+    return Ordering(
+        listing,
+        written.tasks,
+        tuple(sorted((*written.faults, *_walk(written, state or start())), key=_position)),
+        tuple(n for n, task in enumerate(written.tasks) if getattr(task.operation, "pageable", 0)),
+    )
+
+
+def _position(fault: Fault) -> tuple[int, str, int]:
+    earlier = -1 if fault.earlier is None else fault.earlier
+    return fault.later, fault.property, earlier
+
+
+def _walk(written: Tasks, state: State) -> Iterable[Fault]:
+    numbers: dict[tuple[str | None, int], int] = {}
+    for number, task in enumerate(written.tasks):
+        state, found = advance(state, task.operation)
+        if isinstance(task.operation, Copy | Run | Idle):
+            stream = task.operation.stream
+            numbers[stream, state.clock[stream][stream]] = number
+        for conflict in found:
+            earlier = numbers.get((conflict.stream, conflict.tick))
+            yield Fault(conflict.property, number, earlier)
+
+
+__all__ = ["ORDERING", "Ordering", "advance", "order", "start"]

@@ -1,0 +1,262 @@
+"""What a program gives the device to do: its operations with every graph written out.
+
+A replay of a graph becomes the graph's operations, on streams of that replay's own: nothing
+orders them but the graph's events and what its capturing stream did before. While a graph is
+captured its operations stand idle in their streams, so that loose ends show there too.
+
+All engines (the clocks, the interleavings, the solver) take these tasks; what is wrong with the
+form of a capture, whatever the timing, is found here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+
+from schedule.errors import ProgramError
+from schedule.operations import (
+    COMPUTE,
+    HOST,
+    Capture,
+    Copy,
+    EndCapture,
+    Event,
+    Issued,
+    Operation,
+    Record,
+    Replay,
+    Run,
+    Streams,
+    Wait,
+    Write,
+)
+
+RAW, WAR, WAW, BLOCK = "RAW", "WAR", "WAW", "block"
+IDENTITY, MEANING, JOINED, PAGEABLE = "identity", "meaning", "joined", "pageable"
+ORDERING = (RAW, WAR, WAW, BLOCK)
+"""Unordered accesses: a slot's copy and run, run and copy, copy and copy; and a host block's copy
+and a write of the host into it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Idle:
+    """Work that is captured now and executed by a replay."""
+
+    stream: str
+
+
+@dataclass(frozen=True, slots=True)
+class Join:
+    """All that these streams were given so far must be done when the stream gets here."""
+
+    stream: str
+    streams: tuple[str, ...]
+
+
+TaskOperation = Copy | Run | Record | Wait | Write | Idle | Join
+
+
+class Task(NamedTuple):
+    """operation: what is done, on which stream.   at: its position in the listing.
+    replay: the position of the Replay that it is part of, or None."""
+
+    operation: TaskOperation
+    at: int
+    replay: int | None
+
+
+class Fault(NamedTuple):
+    """One thing that is wrong, by task numbers.
+
+    property: RAW, WAR, WAW, BLOCK, IDENTITY, MEANING, JOINED or PAGEABLE.
+    later:    the task at which it shows.     earlier: the one that it is not ordered with.
+    why:      what is wrong with the form, where no timing is needed.
+    """
+
+    property: str
+    later: int
+    earlier: int | None = None
+    why: str = ""
+
+
+class Tasks(NamedTuple):
+    """tasks: in the order in which the host issues them.   faults: of the form."""
+
+    tasks: tuple[Task, ...]
+    faults: tuple[Fault, ...]
+
+
+@dataclass(slots=True)
+class _Graph:
+    """A graph while it is captured, and after. forked: the streams that are part of it."""
+
+    name: str
+    stream: str
+    forked: set[str]
+    recorded: dict[Event, str] = field(default_factory=dict)
+    body: list[tuple[Operation, int]] = field(default_factory=list)
+    replays: int = 0
+
+
+def write_out(listing: Iterable[Issued], streams: Streams) -> Tasks:
+    """The tasks of a listing. ProgramError for one that makes no sense: unknown streams, events
+    or graphs, captures that nest or never end."""
+    writer = _Writer(streams)
+    at = -1
+    for at, issued in enumerate(listing):
+        try:
+            _refuse_unknown(issued, streams)
+            writer.add(issued.operation, at)
+        except ProgramError as error:
+            raise ProgramError(f"operation {at} ({issued.operation}): {error}") from None
+    if writer.capturing is not None:
+        raise ProgramError(f"operation {at} is the last, but graph {writer.capturing.name} is open")
+    return Tasks(tuple(writer.tasks), tuple(writer.faults))
+
+
+class _Writer:
+    """Writes the tasks; keeps the graphs that it knows."""
+
+    def __init__(self, streams: Streams) -> None:
+        self.tasks: list[Task] = []
+        self.faults: list[Fault] = []
+        self.graphs: dict[str, _Graph] = {}
+        self.capturing: _Graph | None = None
+        self.streams = dict.fromkeys(streams.names)  # in order, those of graphs too
+
+    def add(self, operation: Operation, at: int) -> None:
+        match operation:
+            case Capture(stream, name):
+                self.refuse(self.capturing is not None, "a capture is open already")
+                self.refuse(name in self.graphs, f"graph {name} was captured before")
+                self.task(Join(stream, tuple(self.streams)), at)
+                self.capturing = _Graph(name, stream, {stream})
+            case EndCapture(stream, name):
+                graph = self.capturing
+                if graph is None or (graph.name, graph.stream) != (name, stream):
+                    raise ProgramError(f"no capture of graph {name} on {stream} is open")
+                self.end(graph, at, "capture", None)
+                self.graphs[name], self.capturing = graph, None
+            case Replay(stream, name):
+                self.refuse(self.capturing is not None, "a capture is open")
+                self.refuse(name not in self.graphs, f"no graph is called {name}")
+                self.replay(self.graphs[name], stream, at)
+            case _ if self.capturing is not None:
+                self.capture(self.capturing, operation, at)
+            case Wait(stream, event) if event.graph is not None:
+                self.fault(JOINED, f"{event} can't be waited for outside of it")
+                self.task(Idle(stream), at)
+            case _:
+                self.task(operation, at)
+
+    def refuse(self, wrong: bool, why: str) -> None:
+        if wrong:
+            raise ProgramError(why)
+
+    def task(self, operation: TaskOperation, at: int, replay: int | None = None) -> None:
+        self.tasks.append(Task(operation, at, replay))
+
+    def fault(self, name: str, why: str) -> None:
+        """What is wrong with the task that comes next."""
+        self.faults.append(Fault(name, len(self.tasks), None, why))
+
+    def capture(self, graph: _Graph, operation: Operation, at: int) -> None:
+        """An operation while the graph is captured."""
+        own = replace(operation)
+        match operation:
+            case Write() | Wait() if operation.stream == HOST:
+                self.task(operation, at)  # the host's own: it is done, not captured
+                return
+            case Wait(stream, event) if event in graph.recorded:
+                graph.forked.add(stream)
+            case Wait(stream, event):
+                self.fault(JOINED, f"inside graph {graph.name} it waits for {event} from outside")
+                own = Record(stream, Event("nothing", None, graph.name))  # it orders nothing
+            case Record(stream, event):
+                graph.recorded[event] = stream
+            case Copy(pageable=True):
+                self.fault(PAGEABLE, f"inside graph {graph.name} it copies from pageable memory")
+        if own.stream not in graph.forked:
+            self.fault(JOINED, f"{own.stream} is not part of graph {graph.name}: it did not fork")
+            self.task(Idle(own.stream), at)
+            return
+        graph.body.append((own, at))
+        self.part(graph, own, at, "capture", None)
+
+    def part(
+        self, graph: _Graph, operation: Operation, at: int, where: str, replay: int | None
+    ) -> None:
+        """One operation of a graph's body, while captured or in a replay."""
+        stream = self.own_stream(graph, operation.stream, where)
+        if where == "capture" and isinstance(operation, Copy | Run):
+            self.task(Idle(stream), at)
+        elif where == "capture" and isinstance(operation, Wait):
+            self.task(Wait(stream, operation.event), at)  # what it means is copied in a replay
+        else:
+            assert not isinstance(operation, Capture | EndCapture | Replay), "graphs do not nest"
+            self.task(replace(operation, stream=stream), at, replay)
+
+    def own_stream(self, graph: _Graph, stream: str, where: str) -> str:
+        """A stream of one replay; the capturing one stays itself."""
+        name = stream if stream == graph.stream else f"{stream} in {where} of {graph.name}"
+        self.streams[name] = None
+        return name
+
+    def end(self, graph: _Graph, at: int, where: str, replay: int | None) -> None:
+        """A graph's end: its forks must be joined."""
+        used = dict.fromkeys(operation.stream for operation, _ in graph.body)
+        forks = tuple(self.own_stream(graph, stream, where) for stream in used)
+        self.task(Join(graph.stream, forks), at, replay)
+
+    def replay(self, graph: _Graph, stream: str, at: int) -> None:
+        self.refuse(stream != graph.stream, f"graph {graph.name} was captured on {graph.stream}")
+        self.task(Join(stream, tuple(self.streams)), at, at)
+        where = f"replay {graph.replays}"
+        graph.replays += 1
+        for operation, position in graph.body:
+            self.part(graph, operation, position, where, at)
+        self.end(graph, at, where, at)
+
+
+def _refuse_unknown(issued: Issued, streams: Streams) -> None:
+    """ProgramError for a stream, event, slot, module or boundary that can't be."""
+    operation, boundary = issued
+    known = (*streams.names, HOST)
+    if operation.stream not in known:
+        raise ProgramError(f"unknown stream {operation.stream!r}; streams are {', '.join(known)}")
+    allowed: tuple[str, ...] = {
+        Run: (COMPUTE,),
+        Wait: known,
+        Write: (HOST,),
+        Copy: streams.copies,
+    }.get(type(operation), streams.names)
+    if operation.stream not in allowed:
+        what = type(operation).__name__
+        raise ProgramError(f"a {what} is on {' or '.join(allowed)}, not on {operation.stream}")
+    for name in ("slot", "module"):
+        _refuse_negative(name, getattr(operation, name, None))
+    _refuse_negative("boundary.step", boundary.step)
+    if isinstance(operation, Record | Wait):
+        _refuse_event(operation.event, streams)
+        if isinstance(operation, Wait) and operation.module is not None:
+            landed = operation.event.name == "landed"
+            if not landed:
+                raise ProgramError(f"module: a wait for {operation.event} means no copy")
+
+
+def _refuse_event(event: Event, streams: Streams) -> None:
+    limits = {"ran": 0, "landed": None, "drained": len(streams.copies)}
+    if event.name not in limits:
+        raise ProgramError(f"unknown event {event}; events are {', '.join(limits)}")
+    if (event.number is None) != (event.name == "ran"):
+        raise ProgramError(f"event {event}: landed and drained have a number, ran has none")
+    _refuse_negative("event.number", event.number)
+    limit = limits[event.name]
+    if limit and event.number is not None and event.number >= limit:
+        raise ProgramError(f"event {event}: there are {limit} copy streams")
+
+
+def _refuse_negative(name: str, value: object) -> None:
+    if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 0):
+        raise ProgramError(f"{name} {value!r} is not an integer of at least 0")
