@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Sequence
 
-from proofs.obligation import System
 from proofs.prove import Result, prove_all, total
 from proofs.report import Verdict, row
 from proofs.user import PolicyResult, prove_policy
@@ -34,7 +34,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def everything() -> int:
     """All claims and mutants, printed as they are decided."""
     results = []
-    for result in prove_all(System()):
+    for result in prove_all(os.cpu_count() or 1):
         print(_text(result), flush=True)
         results.append(result)
     verdict, line = total(results)

@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from proofs import engines
 from proofs.agreement import BOUND, disagreement
 from proofs.obligation import Obligation, System
+from proofs.ordering import ordering_claim
+from proofs.report import Verdict
 from proofs.rules import equivalence_claim, failure_claim
 from proofs.sizes import (
     FIVE_TWO,
@@ -20,8 +23,8 @@ from proofs.sizes import (
 )
 from proofs.theorems import machine_claim, soundness_claim
 
-EXPECTED_CLAIMS = 7
-EXPECTED_OBLIGATIONS = 37
+EXPECTED_CLAIMS = 10
+EXPECTED_OBLIGATIONS = 73
 """A run with fewer claims or obligations is not a pass: something was dropped unseen."""
 
 FIRST = {"N": 5, "K": 2, "s": 1}
@@ -31,7 +34,8 @@ FIRST = {"N": 5, "K": 2, "s": 1}
 class Claim:
     """number, title, statement: for people.   bound: for which sizes it is shown.
     obligations: decided by Z3, all of them for the claim to be proved.
-    search: for a claim to a bound, instead: the first counterexample by enumeration, or None."""
+    search: for a claim to a bound, instead: the first counterexample by enumeration, or None.
+    found: the verdict if there is one."""
 
     number: int
     title: str
@@ -39,6 +43,7 @@ class Claim:
     bound: str
     obligations: tuple[Obligation, ...] = ()
     search: Callable[[], str | None] | None = None
+    found: Verdict = Verdict.VIOLATED
 
 
 ALL = "all N and K"
@@ -86,6 +91,14 @@ def claims(system: System) -> tuple[Claim, ...]:
             tuple(equivalence_claim(system)),
         ),
         Claim(
+            5,
+            "ordering",
+            "the fences of the lowering order all conflicting accesses for every timing: any "
+            "refills and runs in any order, on one copy stream, several, or the compute stream",
+            ALL,
+            tuple(ordering_claim(system)),
+        ),
+        Claim(
             6,
             "closure",
             "what a pass takes for granted is there at its start and again at its end, "
@@ -94,12 +107,30 @@ def claims(system: System) -> tuple[Claim, ...]:
             tuple(_closure_claim(system)),
         ),
         Claim(
+            9,
+            "together",
+            "no interleaving of a safe schedule's program shows a hazard, a loose copy or another "
+            "module's weights: eager, captured, with a module skipped, with a block written",
+            f"all rings to {engines.BOUND}x{engines.BOUND}, preload and two periods",
+            search=lambda: engines.together(system),
+        ),
+        Claim(
             10,
             "agreement",
             "the tables that the policies make: local check, machine and definitions agree, "
             "verdicts as claimed",
             f"all rings to {BOUND}x{BOUND}",
             search=lambda: disagreement(system),
+        ),
+        Claim(
+            11,
+            "engines",
+            "clocks, interleavings and a solver over real times find the same faults in the same "
+            "programs, right ones and faulty ones",
+            f"all rings to {engines.BOUND}x{engines.BOUND}; for faults on two copy streams to "
+            f"{engines.SMALL}x{engines.SMALL}, with the solver to {engines.TINY}x{engines.TINY}",
+            search=lambda: engines.disagreement(system),
+            found=Verdict.DISAGREE,
         ),
     )
 

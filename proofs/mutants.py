@@ -7,9 +7,10 @@ true one differ; for the local check the smallest table.
 
 from __future__ import annotations
 
+from proofs.mutants_program import ORDER_MUTANTS, PROGRAM_MUTANTS
 from proofs.mutation import Mutant
 
-MUTANTS = (
+MUTANTS: tuple[Mutant, ...] = (
     # ---- the machine: each guard taken out, each effect spoiled
     Mutant(
         "no WAR guard",
@@ -338,4 +339,7 @@ MUTANTS = (
         None,
         "the target 3 is not refused but raises IndexError",
     ),
+    # ---- the lowering and the clocks
+    *PROGRAM_MUTANTS,
+    *ORDER_MUTANTS,
 )

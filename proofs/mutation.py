@@ -12,6 +12,7 @@ from itertools import product
 from types import ModuleType
 from typing import Any
 
+from proofs import engines
 from proofs.agreement import disagreement
 from proofs.obligation import System
 from schedule.ring import EMPTY, Ring
@@ -56,6 +57,10 @@ def smallest(mutant: Mutant, system: System) -> str:
         return shortest_events(system.machine)
     if mutant.module == "verifier":
         return smallest_schedule(system.verifier)
+    if mutant.module == "program":
+        return smallest_program(system)
+    if mutant.module == "order":
+        return (engines.disagreement(system) or "none").partition(":")[0]
     found = disagreement(system)
     return found.partition(":")[0] if found else "none"
 
@@ -101,4 +106,18 @@ def smallest_schedule(verifier: Any) -> str:
             ours, theirs = true.check(schedule), verifier.check(schedule)
             if [v.property for v in ours.violations] != [v.property for v in theirs.violations]:
                 return f"N={modules}, K=1, after: {after}"
+    return "none"
+
+
+def smallest_program(system: System) -> str:
+    """The smallest safe schedule whose program has a fault, by this lowering: every engine must
+    find one, or they disagree."""
+    for policy, ring in engines.rings(system.policy.NAMED.values(), engines.BOUND):
+        safe = system.verifier.check(policy(ring)).safe
+        for case in engines.cases(system, policy, ring) if safe else ():
+            found = engines.refute(system, case)
+            if any(found.values()):
+                names = "; ".join(f"{engine}: {', '.join(each)}" for engine, each in found.items())
+                assert all(found.values()), f"{case.name}: {names}"
+                return f"{case.name} ({names})"
     return "none"

@@ -16,7 +16,7 @@ import z3
 
 from proofs.integers import SymBool, formula
 from proofs.symbolic import NotFollowed, Path, Run, explore, satisfiable
-from schedule import machine, policy, verifier
+from schedule import machine, order, policy, program, verifier
 from schedule.budget import OutOfBudget
 from schedule.ring import EMPTY
 
@@ -31,6 +31,8 @@ class System:
     machine: ModuleType = machine
     policy: ModuleType = policy
     verifier: ModuleType = verifier
+    program: ModuleType = program
+    order: ModuleType = order
 
 
 @dataclass(frozen=True, slots=True)

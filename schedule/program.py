@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from schedule.errors import ScheduleError
 from schedule.operations import (
     COMPUTE,
+    HOST,
     ONE_COPY_STREAM,
     RAN,
     Capture,
@@ -25,6 +26,7 @@ from schedule.operations import (
     Run,
     Streams,
     Wait,
+    Write,
     landed,
 )
 from schedule.table import AFTER, BEFORE, ENTER, LEAVE, PRELOAD, RUN, Boundary, Refill, Schedule
@@ -192,6 +194,14 @@ def lower_captured(schedule: Schedule, streams: Streams = ONE_COPY_STREAM) -> Ca
         replay=(*join, Replay(COMPUTE, GRAPH), *(Record(COMPUTE, landed(s)) for s in slots)),
         streams=streams,
     )
+
+
+def lower_write(module: int, streams: Streams = ONE_COPY_STREAM) -> Operations:
+    """The host writes into a module's block: no copy may be reading it any more."""
+    stream = streams.of(module)
+    drained = Event("drained", streams.copies.index(stream))
+    # The host runs ahead: a copy that it issued long ago may still be under way.
+    return Record(stream, drained), Wait(HOST, drained), Write(module)
 
 
 def lower_join(streams: Streams = ONE_COPY_STREAM) -> Operations:

@@ -1,0 +1,281 @@
+"""Three engines on the same programs: clocks, interleavings, and a solver over real times.
+
+They share the tasks that a program is written out to, and nothing else. Where all of them can
+take a program they must find the same faults; where they differ the verdict is DISAGREE.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+from proofs.obligation import System
+from proofs.timing import overlaps
+from schedule.explore import Explored, explore
+from schedule.operations import (
+    COMPUTE,
+    COPY,
+    HOST,
+    Copy,
+    Issued,
+    Listing,
+    Operations,
+    Record,
+    Streams,
+    Wait,
+)
+from schedule.policy import Policy
+from schedule.program import REPLAY, CapturedProgram, Program
+from schedule.ring import Ring
+from schedule.table import AFTER, BEFORE, PRELOAD, Boundary, Refill, Schedule
+from schedule.tasks import IDENTITY, ORDERING, Tasks
+
+BOUND = 8
+RELOAD, WRITE = "reload", "write"
+SMALL, TINY = 3, 2
+"""Faulty programs on two copy streams, or with nothing joined, have very many interleavings:
+these are compared for rings to 3x3. So are faults where a module is skipped or a block written,
+which are the same faults once more. The solver is asked about rings to 2x2."""
+STREAMS = {
+    "one copy stream": Streams(),
+    "two copy streams": Streams((COPY, "copy 1")),
+    "copies on the compute stream": Streams((COMPUTE,)),
+}
+STATES = 1_000
+"""Faulty programs may have very many interleavings; past this bound what was found is compared."""
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A program of a ring: which, and as listed. guarded: what is missed is reloaded, so that it
+    is right for an unsafe schedule too. plain: nothing is skipped, and nothing written."""
+
+    name: str
+    listing: Listing
+    streams: Streams
+    guarded: bool = False
+    plain: bool = True
+
+
+def cases(system: System, policy: Policy, ring: Ring) -> Iterator[Case]:
+    """Every lowering of the policy's schedule: preload and two periods, eagerly, with a module
+    skipped, with the host writing a block, and captured, with eager passes between."""
+    schedule = policy(ring)
+    for kind, streams in STREAMS.items():
+        head = f"N={ring.modules}, K={ring.slots}, {policy.name}, {kind}"
+        program = system.program.lower(schedule, streams)
+        eager = program.listing(2)
+        yield Case(head, eager, streams)
+        written = _written(system, eager, streams)
+        yield Case(f"{head}, written", written, streams, plain=False)
+        if schedule.period == 1:
+            skipped = _skipped(system, schedule, streams)
+            yield Case(f"{head}, skipped", skipped, streams, guarded=True, plain=False)
+            captured = system.program.lower_captured(schedule, streams)
+            yield Case(f"{head}, captured", _captured(captured, program), streams)
+
+
+def _issued(operations: Operations, half: str, step: int) -> Listing:
+    return tuple(Issued(operation, Boundary(half, step)) for operation in operations)
+
+
+def _written(system: System, eager: Listing, streams: Streams) -> Listing:
+    """The host writes the block of the module that is copied last."""
+    last = max(n for n, issued in enumerate(eager) if isinstance(issued.operation, Copy))
+    module = getattr(eager[last].operation, "module")  # noqa: B009
+    write = system.program.lower_write(module, streams)
+    return (*eager[: last + 1], *_issued(write, WRITE, 0), *eager[last + 1 :])
+
+
+def _skipped(system: System, schedule: Schedule, streams: Streams) -> Listing:
+    """Two passes without module 1; what is then missed is reloaded before it runs."""
+    program = system.program.lower(schedule, streams)
+    listing, holds = list(program.listing(0)), dict(schedule.preload)
+    for number in range(2 * schedule.ring.modules):
+        step = number % schedule.ring.modules
+        slot = schedule.slot_of[step]
+        if step == 1:
+            continue
+        if holds.get(slot) != step:
+            reload = system.program.lower_refills([Refill(slot, step)], streams)
+            listing += _issued(reload, RELOAD, number)
+            holds[slot] = step
+        listing += _issued(program.before[step] + program.begin[step], BEFORE, number)
+        listing += _issued(program.after[step], AFTER, number)
+        holds.update(schedule.before[step])
+        holds.update(schedule.after[step])
+    return tuple(listing)
+
+
+def _captured(captured: CapturedProgram, eager: Program) -> Listing:
+    """Capture; an eager pass; a replay; another eager pass; a replay."""
+    passes = [issued for issued in eager.listing(1) if issued.boundary.half != PRELOAD]
+    replay = _issued(captured.replay, REPLAY, 0)
+    return (*captured.listing(0), *passes, *replay, *passes, *replay)
+
+
+def rings(policies: Any, bound: int) -> Iterator[tuple[Policy, Ring]]:
+    """Policies and rings, by N, then K."""
+    for modules in range(1, bound + 1):
+        for slots in range(1, bound + 1):
+            for policy in policies:
+                if slots >= policy.least_slots:
+                    yield policy, Ring(modules, slots)
+
+
+def normal(faults: Any, tasks: Tasks) -> frozenset[Any]:
+    """Faults as every engine can give them: the clocks name the latest task of a stream that is
+    not ordered, so an earlier task counts as its stream. Under a hazard identity is a matter of
+    luck, and left out."""
+    found = {
+        (
+            fault.property,
+            fault.later,
+            fault.earlier if fault.earlier is None else tasks.tasks[fault.earlier].operation.stream,
+        )
+        for fault in faults
+    }
+    if any(name in ORDERING for name, _, _ in found):
+        found = {one for one in found if one[0] != IDENTITY}
+    return frozenset(found)
+
+
+def difference(system: System, case: Case, solver: bool) -> str | None:
+    """How the engines differ on this program, in words."""
+    clocks = system.order.order(case.listing, case.streams)
+    explored = explore(case.listing, case.streams, STATES)
+    ours, theirs = normal(clocks.faults, explored.tasks), normal(explored.faults, explored.tasks)
+    if theirs != ours if explored.complete else not theirs <= ours:
+        return f"{case.name}: clocks find {_named(ours - theirs)} more, interleavings " + (
+            f"{_named(theirs - ours)}"
+        )
+    if solver:
+        real = normal(overlaps(explored.tasks), explored.tasks)
+        if real != ours:
+            return f"{case.name}: clocks find {_named(ours - real)} more, the solver " + (
+                f"{_named(real - ours)}"
+            )
+    return None
+
+
+def _named(faults: frozenset[Any]) -> str:
+    return ", ".join(sorted({f"{name} at task {at}" for name, at, _ in faults})) or "nothing"
+
+
+# ---- faults put into a program's listing, so that the engines have something to find
+
+Fence = Callable[[Any], bool]
+
+
+def without(drop: Fence) -> Callable[[Listing], Listing]:
+    return lambda listing: tuple(issued for issued in listing if not drop(issued.operation))
+
+
+def _waits(name: str, stream: str | None = None) -> Fence:
+    return lambda one: (
+        isinstance(one, Wait) and one.event.name == name and stream in (None, one.stream)
+    )
+
+
+def _record_first(listing: Listing) -> Listing:
+    """Every event of a slot is recorded before its copy, not after."""
+    found = list(listing)
+    for at, (operation, _) in enumerate(listing[:-1]):
+        after = listing[at + 1].operation
+        if isinstance(operation, Copy) and isinstance(after, Record):
+            found[at], found[at + 1] = found[at + 1], found[at]
+    return tuple(found)
+
+
+def _pageable(listing: Listing) -> Listing:
+    """Copies from pageable memory, whose block the host may write again at once."""
+    listing = without(lambda one: isinstance(one, Wait) and one.stream == HOST)(listing)
+    return tuple(
+        Issued(replace(operation, pageable=True), boundary)
+        if isinstance(operation, Copy)
+        else Issued(operation, boundary)
+        for operation, boundary in listing
+    )
+
+
+def _host_waits(listing: Listing) -> Listing:
+    """The host waits in the stream's place: slow, and as safe."""
+    return tuple(
+        Issued(replace(operation, stream=HOST), boundary)
+        if isinstance(operation, Wait) and operation.event.graph is None
+        else Issued(operation, boundary)
+        for operation, boundary in listing
+    )
+
+
+AS_IT_IS, NO_JOIN = "as it is", "no join"
+FAULTY: dict[str, Callable[[Listing], Listing]] = {
+    AS_IT_IS: lambda listing: listing,
+    "no fork": without(lambda one: isinstance(one, Record) and one.event.name == "ran"),
+    "no wait for the copy": without(_waits("landed", COMPUTE)),
+    "no order of copies": without(lambda one: _waits("landed")(one) and one.stream != COMPUTE),
+    NO_JOIN: without(_waits("drained")),
+    "stale record": _record_first,
+    "pageable": _pageable,
+    "host waits": _host_waits,
+    "no wait of the host": without(lambda one: isinstance(one, Wait) and one.stream == HOST),
+}
+
+
+def disagreement(system: System) -> str | None:
+    """The first program, by N, then K, then policy, on which the engines differ."""
+    seen = set()
+    for policy, ring in rings(system.policy.NAMED.values(), BOUND):
+        small = max(ring.modules, ring.slots) <= SMALL
+        for case in cases(system, policy, ring):
+            for fault, change in FAULTY.items():
+                few = case.plain and len(case.streams.copies) == 1 and fault != NO_JOIN
+                listing = change(case.listing)
+                if (listing, case.streams) in seen or not (small or few or fault == AS_IT_IS):
+                    continue  # the same program, of another policy or fault
+                seen.add((listing, case.streams))
+                faulty = replace(case, name=f"{case.name}, {fault}", listing=listing)
+                found = difference(system, faulty, max(ring.modules, ring.slots) <= TINY)
+                if found:
+                    return found
+    return None
+
+
+def together(system: System) -> str | None:
+    """Claim 9: the first program whose interleavings are not as its schedule's verdict says: a
+    safe schedule shows no fault in any of them, an unsafe one a wrong module in each."""
+    seen = set()
+    for policy, ring in rings(system.policy.NAMED.values(), BOUND):
+        verified = system.verifier.check(policy(ring)).safe
+        for case in cases(system, policy, ring):
+            if (case.listing, case.streams) in seen:
+                continue
+            seen.add((case.listing, case.streams))
+            explored = explore(case.listing, case.streams)
+            found = _as_verified(explored, verified or case.guarded)
+            if found:
+                return f"{case.name}: {found}"
+    return None
+
+
+def _as_verified(explored: Explored, verified: bool) -> str | None:
+    names = sorted({fault.property for fault in explored.faults})
+    if not explored.complete:
+        return f"more than {explored.states} states"
+    if verified and names:
+        return ", ".join(names)
+    if not verified and IDENTITY not in names:
+        return "an unsafe schedule, and no interleaving is wrong"
+    return ", ".join(set(names) & {*ORDERING}) or None
+
+
+def refute(system: System, case: Case) -> dict[str, list[str]]:
+    """By engine, the properties that it finds violated in this program. The solver is asked only
+    where another engine found something."""
+    clocks = system.order.order(case.listing, case.streams)
+    explored = explore(case.listing, case.streams, STATES)
+    found = {"clocks": frozenset(clocks.faults), "interleavings": explored.faults}
+    if any(found.values()):
+        found["solver"] = overlaps(explored.tasks)
+    return {engine: sorted({f.property for f in faults}) for engine, faults in found.items()}

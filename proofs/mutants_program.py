@@ -1,0 +1,226 @@
+"""Faults put into the lowering and into the clocks by hand. See ``mutants``.
+
+``smallest`` pins the smallest program, by N, then K, then policy, then lowering, with what each
+engine finds in it; for the clocks the smallest program on which they and the other engines differ.
+"""
+
+from __future__ import annotations
+
+from proofs.mutation import Mutant
+
+PROGRAM_MUTANTS = (
+    Mutant(
+        "no fork event",
+        "program",
+        "        Record(COMPUTE, RAN),\n",
+        "",
+        5,
+        "refill, one copy stream",
+        "N=1, K=1, modular, one copy stream (clocks: WAR; interleavings: WAR; solver: WAR)",
+    ),
+    Mutant(
+        "no wait for the copy",
+        "program",
+        "return (Wait(COMPUTE, landed(slot), module), run)",
+        "return (run,)",
+        5,
+        "run, one copy stream",
+        "N=1, K=1, modular, one copy stream "
+        "(clocks: RAW; interleavings: RAW, identity; solver: RAW)",
+    ),
+    Mutant(
+        "stream-wide wait replaced by nothing",
+        "program",
+        "        Wait(stream, RAN),\n",
+        "",
+        5,
+        "refill, one copy stream",
+        "N=1, K=1, modular, one copy stream (clocks: WAR; interleavings: WAR; solver: WAR)",
+    ),
+    Mutant(
+        "wait on a stale record",
+        "program",
+        "        copy,\n        Record(stream, landed(refill.slot)),",
+        "        Record(stream, landed(refill.slot)),\n        copy,",
+        5,
+        "refill, one copy stream",
+        "N=1, K=1, modular, one copy stream "
+        "(clocks: RAW, meaning; interleavings: RAW, identity, meaning; solver: RAW, meaning)",
+    ),
+    Mutant(
+        "two copy streams without order",
+        "program",
+        "if len(streams.copies) > 1 else ()",
+        "if False else ()",
+        5,
+        "refill, two copy streams",
+        "N=2, K=1, modular, two copy streams, skipped "
+        "(clocks: RAW, WAW, meaning; "
+        "interleavings: RAW, WAW, identity, meaning; solver: RAW, WAW, meaning)",
+    ),
+    Mutant(
+        "a host write during a copy",
+        "program",
+        "return Record(stream, drained), Wait(HOST, drained), Write(module)",
+        "return Record(stream, drained), Write(module)",
+        5,
+        "write, one copy stream",
+        "N=1, K=1, modular, one copy stream, written "
+        "(clocks: block; interleavings: block; solver: block)",
+    ),
+    Mutant(
+        "nothing is joined",
+        "program",
+        "for one in _join(streams, stream))",
+        "for one in _join(streams, stream) if False)",
+        5,
+        "join, one copy stream",
+        "N=1, K=1, modular, one copy stream, captured "
+        "(clocks: RAW, WAW, joined, meaning; "
+        "interleavings: RAW, WAW, identity, joined, meaning; solver: RAW, WAW, joined, meaning)",
+    ),
+    Mutant(
+        "unjoined capture",
+        "program",
+        "capture=(*join, begin, *body, *ends, end),",
+        "capture=(*join, begin, *body, end),",
+        9,
+        None,
+        "N=1, K=1, modular, one copy stream, captured "
+        "(clocks: RAW, WAW, joined, meaning; "
+        "interleavings: RAW, WAW, identity, joined, meaning; solver: RAW, WAW, joined, meaning)",
+    ),
+    Mutant(
+        "capture waiting on an outside event",
+        "program",
+        "if not isinstance(operation, Wait) or operation.event in recorded:",
+        "if True:",
+        9,
+        None,
+        "N=1, K=1, modular, one copy stream, captured "
+        "(clocks: joined; interleavings: joined; solver: joined)",
+    ),
+    Mutant(
+        "replay without join",
+        "program",
+        "replay=(*join, Replay",
+        "replay=(Replay",
+        9,
+        None,
+        "N=1, K=1, modular, one copy stream, captured "
+        "(clocks: RAW, WAW, joined, meaning; "
+        "interleavings: RAW, WAW, identity, joined, meaning; solver: RAW, WAW, joined, meaning)",
+    ),
+    Mutant(
+        "pageable source inside a capture",
+        "program",
+        "copy = Copy(stream, refill.slot, refill.module)",
+        "copy = Copy(stream, refill.slot, refill.module, True)",
+        9,
+        None,
+        "N=1, K=1, modular, one copy stream, captured "
+        "(clocks: pageable; interleavings: pageable; solver: pageable)",
+    ),
+)
+
+ORDER_MUTANTS = (
+    Mutant(
+        "clocks blind to WAR",
+        "order",
+        "found = uncovered(WAR, clock, state.read[slot])",
+        "found = uncovered(WAR, clock, NOTHING)",
+        11,
+        None,
+        "N=1, K=1, modular, one copy stream, no fork",
+    ),
+    Mutant(
+        "clocks blind to WAW",
+        "order",
+        "found += uncovered(WAW, clock, state.copied[slot])",
+        "found += uncovered(WAW, clock, NOTHING)",
+        11,
+        None,
+        "N=1, K=1, modular, one copy stream, captured, no join",
+    ),
+    Mutant(
+        "clocks blind to RAW",
+        "order",
+        "found = uncovered(RAW, clock, state.copied[slot])",
+        "found = uncovered(RAW, clock, NOTHING)",
+        11,
+        None,
+        "N=1, K=1, modular, one copy stream, no wait for the copy",
+    ),
+    Mutant(
+        "clocks blind to identity",
+        "order",
+        "if state.content[slot] != module:",
+        "if False:",
+        11,
+        None,
+        "N=3, K=2, modular, one copy stream, as it is",
+    ),
+    Mutant(
+        "clocks blind to what a wait means",
+        "order",
+        "found = [] if module is None else means(state, event, module, clock)",
+        "found = [] if True else means(state, event, module, clock)",
+        11,
+        None,
+        "N=1, K=1, modular, one copy stream, stale record",
+    ),
+    Mutant(
+        "clocks blind to host writes",
+        "order",
+        "return state, uncovered(BLOCK, clock, state.reading[module])",
+        "return state, uncovered(BLOCK, clock, NOTHING)",
+        11,
+        None,
+        "N=1, K=1, modular, one copy stream, written, no join",
+    ),
+    Mutant(
+        "clocks blind to joins",
+        "order",
+        "uncovered(JOINED, clock, {s: tick for s, tick in work.items() if tick})",
+        "uncovered(JOINED, clock, NOTHING)",
+        11,
+        None,
+        "N=1, K=1, modular, one copy stream, captured, no join",
+    ),
+    Mutant(
+        "a pageable block is read later",
+        "order",
+        "if not pageable:",
+        "if True:",
+        11,
+        None,
+        "N=1, K=1, modular, one copy stream, written, pageable",
+    ),
+    Mutant(
+        "a wait that waits for nothing",
+        "order",
+        "clock = later(clock, state.record[event])",
+        "clock = later(clock, NOTHING)",
+        5,
+        "run, one copy stream",
+        "N=1, K=1, modular, one copy stream, as it is",
+    ),
+    Mutant(
+        "a wait that forgets the others",
+        "order",
+        "clock = later(clock, state.record[event])",
+        "clock = state.record[event]",
+        5,
+        "run elsewhere, one copy stream",
+        "N=1, K=1, modular, one copy stream, no fork",
+    ),
+    Mutant(
+        "what the host waited for is forgotten",
+        "order",
+        "return later(own, host) if host else own",
+        "return own",
+        11,
+        None,
+        "N=1, K=1, modular, one copy stream, host waits",
+    ),
+)
