@@ -11,6 +11,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
+from schedule.faults import groups
 from schedule.loading import load
 from schedule.policy import NAMED, Policy
 from schedule.ring import Ring
@@ -93,8 +94,9 @@ def _policy_row(policy: Policy, ring: Ring | None) -> dict[str, Any]:
 def run_check(chosen: argparse.Namespace) -> int:
     """The verdict on every property."""
     findings = _findings(chosen.policy, chosen)
+    found = groups(findings.schedule)
     if chosen.json:
-        _print_json(_findings_json(findings))
+        _print_json(_findings_json(findings) | {"streams": found})
     else:
         ring = findings.schedule.ring
         print(
@@ -102,7 +104,12 @@ def run_check(chosen: argparse.Namespace) -> int:
             f"{_verdict(findings)}"
         )
         print(show_violation(findings))
-    return SAFE if findings.safe else VIOLATED
+        for name, text in found.items():
+            print(
+                f"{name:<10} "
+                + (f"VIOLATED  {text.removeprefix(name + ': ')}" if text else "holds")
+            )
+    return SAFE if findings.safe and not any(found.values()) else VIOLATED
 
 
 def run_show(chosen: argparse.Namespace) -> int:

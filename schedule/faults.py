@@ -3,10 +3,26 @@ missing between them."""
 
 from __future__ import annotations
 
-from schedule.operations import Copy, Operation, Record, Run, Wait
-from schedule.order import Ordering
+from collections.abc import Iterator
+
+from schedule.operations import Copy, Record, Run, Wait
+from schedule.order import Ordering, order
+from schedule.program import lower, lower_captured
 from schedule.ring import EMPTY
-from schedule.tasks import BLOCK, IDENTITY, JOINED, MEANING, RAW, WAR, WAW, Fault, Task
+from schedule.table import Schedule
+from schedule.tasks import (
+    BLOCK,
+    IDENTITY,
+    JOINED,
+    MEANING,
+    ORDERING,
+    PAGEABLE,
+    RAW,
+    WAR,
+    WAW,
+    Fault,
+    Task,
+)
 
 WHAT = {
     RAW: "reads the slot while it may still be written by",
@@ -17,13 +33,39 @@ WHAT = {
 }
 
 
+GROUPS = {"ordering": ORDERING, "joined": (JOINED, PAGEABLE), "meaning": (MEANING,)}
+"""What a program is checked for beside identity: no hazard; captures that are whole; waits that
+get the copy that they mean."""
+
+
+def orderings(schedule: Schedule) -> Iterator[Ordering]:
+    """What the clocks find in the schedule's program: two periods of it, and, where a pass can
+    stand for all, its graph replayed twice."""
+    yield order(lower(schedule).listing(2))
+    if schedule.period == 1:
+        yield order(lower_captured(schedule).listing(2))
+
+
+def groups(schedule: Schedule) -> dict[str, str | None]:
+    """By group, its first fault in words, or None."""
+    found: dict[str, str | None] = dict.fromkeys(GROUPS)
+    for ordering in orderings(schedule):
+        for fault in ordering.faults:
+            for name, properties in GROUPS.items():
+                if fault.property in properties and found[name] is None:
+                    found[name] = explain(ordering, fault, schedule.ring.modules)
+    return found
+
+
 def explain(ordering: Ordering, fault: Fault, modules: int) -> str:
     """The fault in one sentence, for a ring of that many modules."""
     here = place(ordering, ordering.tasks[fault.later], modules)
     if fault.why:
         return f"{fault.property}: {here}: {fault.why}"
     if fault.property == IDENTITY:
-        return f"{IDENTITY}: {here}: {_latest(ordering, fault)}"
+        run = ordering.tasks[fault.later].operation
+        assert isinstance(run, Run), "identity is a run's"
+        return f"{IDENTITY}: {here}: {_latest(ordering, fault, run.slot)}"
     if fault.property == MEANING:
         return f"{MEANING}: {here}: {_meant(ordering, fault)}"
     if fault.earlier is None:
@@ -67,28 +109,23 @@ def _word(operation: object) -> str:
     return {Copy: "copy", Run: "run"}.get(type(operation), "operation")
 
 
-def _copies(ordering: Ordering, number: int, slot: int | None) -> list[Operation]:
+def _copies(ordering: Ordering, number: int, slot: int | None) -> list[Copy]:
     """The copies into the slot among the tasks before this one."""
     found = (task.operation for task in ordering.tasks[:number])
     return [one for one in found if isinstance(one, Copy) and one.slot == slot]
-
-
-def _latest(ordering: Ordering, fault: Fault) -> str:
-    run = ordering.tasks[fault.later].operation
-    assert isinstance(run, Run), "identity is a run's"
-    return f"the latest copy into slot {run.slot} is {_of(ordering, fault, run.slot)}"
 
 
 def _meant(ordering: Ordering, fault: Fault) -> str:
     wait = ordering.tasks[fault.later].operation
     assert isinstance(wait, Wait), "a meaning is a wait's"
     copies = _copies(ordering, fault.later, wait.event.number)
-    latest = copies[-1].module if copies and isinstance(copies[-1], Copy) else EMPTY
+    latest = copies[-1].module if copies else EMPTY
     if latest != wait.module:
-        return f"the latest copy into the slot is {_of(ordering, fault, wait.event.number)}"
+        return _latest(ordering, fault, wait.event.number)
     return "the latest record of the event does not stand for that copy; record it after the copy"
 
 
-def _of(ordering: Ordering, fault: Fault, slot: int | None) -> str:
+def _latest(ordering: Ordering, fault: Fault, slot: int | None) -> str:
     copies = _copies(ordering, fault.later, slot)
-    return f"of module {copies[-1].module}" if copies else "none"  # type: ignore[union-attr]
+    what = f"of module {copies[-1].module}" if copies else "none"
+    return f"the latest copy into slot {slot} is {what}"

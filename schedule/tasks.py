@@ -15,8 +15,8 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from schedule.errors import ProgramError
+from schedule.known import Known
 from schedule.operations import (
-    COMPUTE,
     HOST,
     Capture,
     Copy,
@@ -102,11 +102,11 @@ class _Graph:
 def write_out(listing: Iterable[Issued], streams: Streams) -> Tasks:
     """The tasks of a listing. ProgramError for one that makes no sense: unknown streams, events
     or graphs, captures that nest or never end."""
-    writer = _Writer(streams)
+    writer, known = _Writer(streams), Known(streams)
     at = -1
     for at, issued in enumerate(listing):
         try:
-            _refuse_unknown(issued, streams)
+            known.check(issued)
             writer.add(issued.operation, at)
         except ProgramError as error:
             raise ProgramError(f"operation {at} ({issued.operation}): {error}") from None
@@ -217,46 +217,3 @@ class _Writer:
         for operation, position in graph.body:
             self.part(graph, operation, position, where, at)
         self.end(graph, at, where, at)
-
-
-def _refuse_unknown(issued: Issued, streams: Streams) -> None:
-    """ProgramError for a stream, event, slot, module or boundary that can't be."""
-    operation, boundary = issued
-    known = (*streams.names, HOST)
-    if operation.stream not in known:
-        raise ProgramError(f"unknown stream {operation.stream!r}; streams are {', '.join(known)}")
-    allowed: tuple[str, ...] = {
-        Run: (COMPUTE,),
-        Wait: known,
-        Write: (HOST,),
-        Copy: streams.copies,
-    }.get(type(operation), streams.names)
-    if operation.stream not in allowed:
-        what = type(operation).__name__
-        raise ProgramError(f"a {what} is on {' or '.join(allowed)}, not on {operation.stream}")
-    for name in ("slot", "module"):
-        _refuse_negative(name, getattr(operation, name, None))
-    _refuse_negative("boundary.step", boundary.step)
-    if isinstance(operation, Record | Wait):
-        _refuse_event(operation.event, streams)
-        if isinstance(operation, Wait) and operation.module is not None:
-            landed = operation.event.name == "landed"
-            if not landed:
-                raise ProgramError(f"module: a wait for {operation.event} means no copy")
-
-
-def _refuse_event(event: Event, streams: Streams) -> None:
-    limits = {"ran": 0, "landed": None, "drained": len(streams.copies)}
-    if event.name not in limits:
-        raise ProgramError(f"unknown event {event}; events are {', '.join(limits)}")
-    if (event.number is None) != (event.name == "ran"):
-        raise ProgramError(f"event {event}: landed and drained have a number, ran has none")
-    _refuse_negative("event.number", event.number)
-    limit = limits[event.name]
-    if limit and event.number is not None and event.number >= limit:
-        raise ProgramError(f"event {event}: there are {limit} copy streams")
-
-
-def _refuse_negative(name: str, value: object) -> None:
-    if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 0):
-        raise ProgramError(f"{name} {value!r} is not an integer of at least 0")

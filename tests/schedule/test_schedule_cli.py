@@ -61,7 +61,7 @@ def test_slot_local_holds_with_a_lint(capsys: pytest.CaptureFixture[str]) -> Non
 def test_derived_refills_hold_without_lint(capsys: pytest.CaptureFixture[str], policy: str) -> None:
     code, out, _ = call(capsys, "check", *sized(3, 2), "--policy", policy)
     assert code == 0
-    assert [line.split()[1] for line in out.splitlines()[1:]] == ["holds"] * 5
+    assert [line.split()[1] for line in out.splitlines()[1:]] == ["holds"] * 8
 
 
 def test_long_lints_are_cut(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,0 +1,1 @@
+"""Measurements, run from the repository: ``python -m benchmarks``. No test is timed."""

@@ -1,0 +1,37 @@
+"""``python -m benchmarks verify [--json FILE]``."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from benchmarks import verify
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one benchmark and print its lines."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    commands = parser.add_subparsers(required=True, dest="command", metavar="COMMAND")
+    one = commands.add_parser("verify", help="rings checked a second")
+    one.add_argument("--to", type=int, default=64, help="rings to this size, with streams")
+    one.add_argument("--local", type=int, default=128, help="rings to this size, schedules only")
+    one.add_argument("--json", type=Path, metavar="FILE", help="write the figures here too")
+    chosen = parser.parse_args(arguments)
+    if min(chosen.to, chosen.local) < 1:
+        parser.error("sizes are at least 1")
+    found = []
+    for line in verify.lines(chosen.to, chosen.local):
+        print(line, flush=True)
+        found.append(line.json())
+    if chosen.json:
+        text = json.dumps({"python": platform.python_version(), "lines": found}, indent=2)
+        chosen.json.write_text(text + "\n", encoding="ascii")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

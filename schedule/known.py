@@ -1,0 +1,81 @@
+"""What a program may name: its streams, events, slots and modules."""
+
+from __future__ import annotations
+
+from schedule.errors import ProgramError
+from schedule.operations import (
+    COMPUTE,
+    HOST,
+    Copy,
+    Event,
+    Issued,
+    Operation,
+    Record,
+    Run,
+    Streams,
+    Wait,
+    Write,
+)
+
+
+class Known:
+    """The names of one program, which has these copy streams."""
+
+    def __init__(self, streams: Streams) -> None:
+        self.device, self.all = streams.names, (*streams.names, HOST)
+        self.streams: dict[type, tuple[str, ...]] = {
+            Run: (COMPUTE,),
+            Wait: self.all,
+            Write: (HOST,),
+            Copy: streams.copies,
+        }
+        self.limits = {"ran": 0, "landed": None, "drained": len(streams.copies)}
+        self.events: set[Event] = set()
+
+    def check(self, issued: Issued) -> None:
+        """ProgramError for a stream, event, slot, module or boundary that can't be."""
+        operation, boundary = issued
+        self.check_stream(operation)
+        if isinstance(operation, Record | Wait):
+            if operation.event not in self.events:
+                self.check_event(operation.event)
+                self.events.add(operation.event)
+            if isinstance(operation, Wait) and operation.module is not None:
+                if operation.event.name != "landed":
+                    raise ProgramError(f"module: a wait for {operation.event} means no copy")
+                refuse_negative("module", operation.module)
+        elif isinstance(operation, Copy | Run):
+            refuse_negative("slot", operation.slot)
+            refuse_negative("module", operation.module)
+        elif isinstance(operation, Write):
+            refuse_negative("module", operation.module)
+        refuse_negative("boundary.step", boundary.step)
+
+    def check_stream(self, operation: Operation) -> None:
+        allowed = self.streams.get(type(operation), self.device)
+        if operation.stream in allowed:
+            return
+        if operation.stream not in self.all:
+            raise ProgramError(
+                f"unknown stream {operation.stream!r}; streams are {', '.join(self.all)}"
+            )
+        what = type(operation).__name__
+        raise ProgramError(f"a {what} is on {' or '.join(allowed)}, not on {operation.stream}")
+
+    def check_event(self, event: Event) -> None:
+        if event.name not in self.limits:
+            raise ProgramError(f"unknown event {event}; events are {', '.join(self.limits)}")
+        if (event.number is None) != (event.name == "ran"):
+            raise ProgramError(f"event {event}: landed and drained have a number, ran has none")
+        if event.number is None:
+            return
+        refuse_negative("event.number", event.number)
+        limit = self.limits[event.name]
+        if limit is not None and event.number >= limit:
+            raise ProgramError(f"event {event}: there are {limit} copy streams")
+
+
+def refuse_negative(name: str, value: object) -> None:
+    """ProgramError unless the value is an integer of at least 0; a bool is none."""
+    if type(value) is not int or value < 0:
+        raise ProgramError(f"{name} {value!r} is not an integer of at least 0")
