@@ -7,9 +7,9 @@ import sys
 import xml.etree.ElementTree as xml
 from pathlib import Path
 
-LEAST_TESTS = 1300
-LEAST_OBLIGATIONS = 37
-LEAST_MUTANTS = 36
+LEAST_TESTS = 1700
+LEAST_OBLIGATIONS = 49
+LEAST_MUTANTS = 52
 
 
 def main(tests: str, proofs: str) -> int:
