@@ -7,9 +7,9 @@ import sys
 import xml.etree.ElementTree as xml
 from pathlib import Path
 
-LEAST_TESTS = 1300
-LEAST_OBLIGATIONS = 73
-LEAST_MUTANTS = 58
+LEAST_TESTS = 1700
+LEAST_OBLIGATIONS = 85
+LEAST_MUTANTS = 74
 
 
 def main(tests: str, proofs: str) -> int:

@@ -14,15 +14,16 @@ from proofs.obligation import System
 from schedule.errors import PolicyError, ScheduleError
 from schedule.policy import Policy
 from schedule.ring import EMPTY, Ring
-from schedule.table import Schedule
+from schedule.table import RUN, Schedule
 from schedule.verifier import CLOSURE, IDENTITY, OWNERSHIP
 
 BOUND = 12
 
 
 def disagreement(system: System) -> str | None:
-    """The first ring, by N, then K, then policy, at which anything is not as claimed."""
-    return _tables(system) or _closure(system) or _refusals(system)
+    """What should be refused and is not; else the first ring, by N, then K, then policy, at which
+    anything is not as claimed."""
+    return _refusals(system) or _tables(system) or _closure(system)
 
 
 def _tables(system: System) -> str | None:
@@ -52,6 +53,8 @@ def wrong_at(system: System, policy: Policy, ring: Ring) -> str | None:
     executed = set(system.machine.run(schedule, 3))
     if executed != violated & {OWNERSHIP, IDENTITY}:
         return f"a run of the machine violates {executed}, the local check {violated}"
+    if policy.refill is not None:
+        return _refilled(schedule)
     users = schedule.users()
     if [slot for slot, _ in schedule.preload] != [s for s in range(k) if users[s]]:
         return "the preload does not fill exactly the slots that are used"
@@ -68,27 +71,32 @@ def _derived(schedule: Schedule, users: Any, lints: Any) -> str | None:
     """Derived refills are exactly the next users, and none is useless."""
     for step, slot in enumerate(schedule.slot_of):
         user = schedule.next_user(users, slot, step + 1)
-        expected = () if user in (step, EMPTY) else ((slot, user),)
+        expected = () if user in (step % schedule.ring.modules, EMPTY) else ((slot, user),)
         if schedule.after[step] != expected:
-            return f"the refill after module {step} is {schedule.after[step]}, not {expected}"
+            return f"the refill after step {step} is {schedule.after[step]}, not {expected}"
     return f"useless refill: {lints[0].sentence}" if lints else None
 
 
 def _distance(policy: Policy, schedule: Schedule, users: Any) -> str | None:
-    """``balanced`` keeps the distance g* = N // ceil(N / K), the largest that a map can."""
-    n, k = schedule.ring.modules, schedule.ring.slots
-    best = n // -(-n // k)
+    """``balanced`` keeps the distance g* = N // ceil(N / K), the largest that a map of one pass
+    can; ``rotating`` has distance K everywhere, across the ends of passes and period too."""
+    n, k, period = schedule.ring.modules, schedule.ring.slots, len(schedule.slot_of)
+    least = {"balanced": n // -(-n // k), "rotating": k}.get(policy.name, 1)
+    most = k if policy.name == "rotating" else period
     for steps in users:
         for step, after in zip(steps, steps[1:] + steps[:1], strict=True):
-            distance = (after - step) % n or n
-            if policy.name == "balanced" and distance < best:
-                return f"distance {distance} between modules {step} and {after}; g* is {best}"
+            distance = (after - step) % period or period
+            if not least <= distance <= most:
+                return f"distance {distance} from step {step} to {after}, not {least} to {most}"
     return None
 
 
 def _copies(system: System, policy: Policy, schedule: Schedule) -> str | None:
     """Copies a pass: as each policy's rule says, and none where every module has its slot."""
     n, k = schedule.ring.modules, schedule.ring.slots
+    if policy.name == "rotating":
+        expected = len(schedule.slot_of) if k % n else 0
+        return f"{schedule.copies} copies, not {expected}" if schedule.copies != expected else None
     shared = {
         "double_buffer": n - k + 2 if k <= n - 2 else n - k + 1,
         "single_buffer": n - k + 1 if n - k else 0,
@@ -103,21 +111,41 @@ def _copies(system: System, policy: Policy, schedule: Schedule) -> str | None:
     return None
 
 
+def _refilled(schedule: Schedule) -> str | None:
+    """The named rules for refills preload nothing, and copy each module once a pass."""
+    modules = [moment.module for moment in schedule.walk(1) if moment.half != RUN]
+    if schedule.preload or sorted(modules) != list(range(schedule.ring.modules)):
+        return f"preload {schedule.preload}, then copies of modules {modules}"
+    return None
+
+
 def _closure(system: System) -> str | None:
-    """Without its preload a schedule is not closed, and neither is one without its last refills."""
+    """Without its preload a schedule is not closed, and neither is one without its last refills;
+    nor one without the refills before its first run, if it preloads nothing."""
     for modules, slots in ((1, 1), (3, 1), (3, 2), (5, 2)):
         schedule = system.policy.chain(Ring(modules, slots))
         cut = replace(schedule, after=(*schedule.after[: modules - slots], *((),) * slots))
         faulty = [replace(schedule, preload=())] + [cut] * (modules > slots)
+        turning = system.policy.rotating(Ring(modules, slots))
+        faulty.append(replace(turning, preload=()))
+        if turning.copies:
+            faulty.append(replace(turning, after=(*turning.after[:-slots], *((),) * slots)))
+        for policy in system.policy.NAMED.values():
+            if policy.refill is not None and slots >= policy.least_slots:
+                one = policy(Ring(modules, slots))
+                before = ((), *one.before[1:])
+                faulty.append(replace(one, enter=((),) * one.period, before=before))
         for one in faulty:
             found = {violation.property for violation in system.verifier.check(one).violations}
             if CLOSURE not in found:
-                return f"N={modules}, K={slots}, chain cut short: closure is not violated"
+                at = f"N={modules}, K={slots}, {one.policy}"
+                return f"{at} cut short: closure is not violated"
     return None
 
 
 def _refusals(system: System) -> str | None:
-    """What is no target or no slot is refused: the first one past the ring, and other types."""
+    """What is no module, slot or number of passes is refused: the first one past the ring, and
+    other types."""
     policy, ring = system.policy, Ring(3, 2)
     odd: list[tuple[str, Any, Any]] = [
         (f"the target {result!r}", policy.from_target, (lambda *_, result=result: result, ring))
@@ -126,6 +154,22 @@ def _refusals(system: System) -> str | None:
     odd += [
         (f"the slot {result!r}", policy.Policy("odd", lambda *_, result=result: result), (ring,))
         for result in (2, -1, True, 1.0, None)
+    ]
+    odd += [
+        (
+            f"the refill {result!r}",
+            policy.Policy("odd", lambda *_: 0, refill=lambda *_, result=result: result),
+            (ring,),
+        )
+        for result in (3, -1, True, 1.0, "1")
+    ]
+    odd += [
+        (
+            f"the period {result!r}",
+            policy.Policy("odd", lambda *_: 0, passes=lambda _, result=result: result),
+            (ring,),
+        )
+        for result in (0, -1, True, 1.0, None, 1_000_000)
     ]
     odd += [(f"the policy {thing!r}", policy.of_target, (thing,)) for thing in (3, int, None)]
     for what, function, arguments in odd:

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from proofs import engines
 from proofs.agreement import BOUND, disagreement
 from proofs.obligation import Obligation, System
 from proofs.ordering import ordering_claim
+from proofs.refills import own_pass_obligation, refill_obligations, rotation
 from proofs.report import Verdict
 from proofs.rules import equivalence_claim, failure_claim
 from proofs.sizes import (
     FIVE_TWO,
     closure,
+    every_step,
     in_range,
     policy_obligations,
     preload,
@@ -24,7 +27,7 @@ from proofs.sizes import (
 from proofs.theorems import machine_claim, soundness_claim
 
 EXPECTED_CLAIMS = 10
-EXPECTED_OBLIGATIONS = 73
+EXPECTED_OBLIGATIONS = 85
 """A run with fewer claims or obligations is not a pass: something was dropped unseen."""
 
 FIRST = {"N": 5, "K": 2, "s": 1}
@@ -69,8 +72,9 @@ def claims(system: System) -> tuple[Claim, ...]:
         Claim(
             2,
             "policies",
-            "derived refills are owned and in time for any slot map; so are slot_local's; "
-            "every named slot map stays within the slots",
+            "derived refills are owned and in time for any slot map, any period and any order of "
+            "modules; so are those of slot_local, restart, one_ahead and on_demand; every named "
+            "slot map stays within the slots",
             ALL,
             tuple(_policy_claim(system)),
         ),
@@ -101,8 +105,8 @@ def claims(system: System) -> tuple[Claim, ...]:
         Claim(
             6,
             "closure",
-            "what a pass takes for granted is there at its start and again at its end, "
-            "for every named policy",
+            "what a period takes for granted is there at its start and again at its end, for every "
+            "named policy; restart, one_ahead and on_demand take nothing for granted",
             ALL,
             tuple(_closure_claim(system)),
         ),
@@ -136,9 +140,10 @@ def claims(system: System) -> tuple[Claim, ...]:
 
 
 def _policy_claim(system: System) -> list[Obligation]:
-    policy = system.policy
-    maps = {p.name: p for p in policy.NAMED.values() if p.slot_of is not policy.cyclic_slot}
+    policy, arithmetic = system.policy, system.arithmetic
+    maps = {p.name: p for p in policy.NAMED.values() if p.slot_of is not arithmetic.cyclic_slot}
     maps["cyclic"] = policy.modular
+    rotating = policy.rotating.slot_of
     return [
         *(
             Obligation(
@@ -148,6 +153,12 @@ def _policy_claim(system: System) -> list[Obligation]:
                 FIVE_TWO,
             )
             for name, p in maps.items()
+        ),
+        Obligation(
+            "rotating: slots",
+            "every step's slot is one of the ring's, in every pass",
+            in_range(rotating, 1, every_step),
+            FIVE_TWO,
         ),
         Obligation(
             "scan",
@@ -163,27 +174,33 @@ def _policy_claim(system: System) -> list[Obligation]:
         ),
         Obligation(
             "derived: step",
-            "a step with its derived refill keeps every slot ready, for any slot map",
+            "a step with its derived refill keeps every slot ready, for any slot map and period",
             step(system, None, None),
             FIVE_TWO,
         ),
-        *policy_obligations(system, "slot_local", policy.slot_local_target),
+        *policy_obligations(system, "slot_local", arithmetic.slot_local_target),
+        *(one for p in _with_refills(system) for one in refill_obligations(system, p)),
     ]
+
+
+def _with_refills(system: System) -> list[Any]:
+    """The named policies that give a rule for refills."""
+    return [p for p in system.policy.NAMED.values() if p.refill is not None]
 
 
 def _closure_claim(system: System) -> list[Obligation]:
     return [
         Obligation(
             "next pass",
-            "the next user at a pass's end is the first of the next, for any slot map: all slots "
-            "that are ready at the end are so at the start",
+            "the next user at a period's end is the first of the next, for any slot map: all "
+            "slots that are ready at the end are so at the start",
             closure(None),
             FIRST,
         ),
         Obligation(
             "cyclic",
             "the same, from the source of the map i % K",
-            closure(system.policy.cyclic_slot),
+            closure(system.arithmetic.cyclic_slot),
             FIRST,
         ),
         Obligation(
@@ -192,4 +209,12 @@ def _closure_claim(system: System) -> list[Obligation]:
             restored(system),
             {"N": 5, "K": 3, "s": 0, "j": 3},
         ),
+        Obligation(
+            "rotating",
+            "N * K/g steps are a multiple of K, and K steps on the slot is the same: so the next "
+            "period goes on with slot = step % K",
+            rotation(system),
+            {"N": 5, "K": 2, "i": 1},
+        ),
+        *map(own_pass_obligation, _with_refills(system)),
     ]

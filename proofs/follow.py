@@ -15,7 +15,7 @@ from typing import Any
 
 from proofs.symbolic import DeadPath, NotFollowed
 from schedule.budget import OutOfBudget, within_budget
-from schedule.policy import bare
+from schedule.users import bare
 
 FREE = ("z3", "proofs")
 ASKS_FOR_TYPES = {"type", "isinstance", "issubclass", "id", "callable", "hasattr", "getattr"}

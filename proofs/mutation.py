@@ -7,10 +7,12 @@ copy of it.
 from __future__ import annotations
 
 import inspect
+import sys
 from dataclasses import dataclass, replace
 from itertools import product
 from types import ModuleType
 from typing import Any
+from unittest.mock import patch
 
 from proofs import engines
 from proofs.agreement import disagreement
@@ -44,11 +46,27 @@ def apply(mutant: Mutant, system: System) -> System:
     source = inspect.getsource(original)
     if source.count(mutant.before) != 1:
         raise StaleMutant(f"{mutant.name}: {mutant.before!r} is not once in {original.__name__}")
+    return changed(system, mutant.module, source.replace(mutant.before, mutant.after), mutant.name)
+
+
+def changed(system: System, module: str, source: str, name: str) -> System:
+    """The system with that module's source in place of its own."""
+    original = getattr(system, module)
+    mutated = _executed(original, source, name)
+    if module != "arithmetic":
+        return replace(system, **{module: mutated})
+    # The policies are made of the arithmetic: they are made again, of the changed one.
+    with patch.dict(sys.modules, {original.__name__: mutated}):
+        policy = _executed(system.policy, inspect.getsource(system.policy), name)
+    return replace(system, arithmetic=mutated, policy=policy)
+
+
+def _executed(original: ModuleType, source: str, name: str) -> ModuleType:
+    """A module like the original, of another source."""
     module = ModuleType(original.__name__)
     module.__package__, module.__file__ = original.__package__, original.__file__
-    code = compile(source.replace(mutant.before, mutant.after), f"<{mutant.name}>", "exec")
-    exec(code, module.__dict__)
-    return replace(system, **{mutant.module: module})
+    exec(compile(source, f"<{name}>", "exec"), module.__dict__)
+    return module
 
 
 def smallest(mutant: Mutant, system: System) -> str:

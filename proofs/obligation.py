@@ -16,7 +16,7 @@ import z3
 
 from proofs.integers import SymBool, formula
 from proofs.symbolic import NotFollowed, Path, Run, explore, satisfiable
-from schedule import machine, order, policy, program, verifier
+from schedule import arithmetic, machine, order, policy, program, verifier
 from schedule.budget import OutOfBudget
 from schedule.ring import EMPTY
 
@@ -28,6 +28,7 @@ class System:
     """The code under proof: the modules of ``schedule`` whose functions the obligations run.
     A mutant is a System with one module's source changed."""
 
+    arithmetic: ModuleType = arithmetic
     machine: ModuleType = machine
     policy: ModuleType = policy
     verifier: ModuleType = verifier

@@ -22,8 +22,8 @@ def fails(run: Run, ring: SymbolicRing) -> Any:
 def failure_claim(system: System) -> list[Obligation]:
     """Claim 3: ``modular`` is safe outside its failure set, and violated everywhere in it, in the
     very first pass: the refill after module N-K is module 0, and the victim is N - N % K."""
-    machine, policy = system.machine, system.policy
-    target, slot_of = policy.modular_target, policy.cyclic_slot
+    machine, arithmetic = system.machine, system.arithmetic
+    target, slot_of = arithmetic.modular_target, arithmetic.cyclic_slot
 
     def ring_in_set(run: Run) -> tuple[SymbolicRing, Any]:
         """A ring of the failure set, and its victim."""
@@ -90,26 +90,26 @@ def failure_claim(system: System) -> list[Obligation]:
 
 def equivalence_claim(system: System) -> list[Obligation]:
     """Claim 4: what ``slot_local`` is in closed form, and what ``chain`` leaves out of it."""
-    policy = system.policy
-    slot_of = policy.cyclic_slot
+    arithmetic = system.arithmetic
+    slot_of = arithmetic.cyclic_slot
 
     def closed_form(run: Run) -> Goal:
         ring = any_ring(run)
         i, n, k = any_step(run, ring), ring.modules, ring.slots
         run.assume(k < n)
         expected = i + k if i + k < n else i % k
-        return both(run, policy.slot_local_target(i, k, n) == expected)
+        return both(run, arithmetic.slot_local_target(i, k, n) == expected)
 
     def less_copies(run: Run) -> Goal:
         ring = any_ring(run)
         i = any_step(run, ring)
-        target = policy.slot_local_target(i, ring.slots, ring.modules)
+        target = arithmetic.slot_local_target(i, ring.slots, ring.modules)
         mine, its = slot_of(i, ring), slot_of(target, ring)
         (later,) = next_users(run, ring, slot_of, mine, [i + 1], [i, target, mine])
         (there,) = next_users(run, ring, slot_of, its, [i + 1], [i, target, its])
         # What the target's slot holds after module i ran: the module itself, or what is ready.
         held = i if mine == its else there
-        derived = policy.derived_target(i, later)
+        derived = arithmetic.derived_target(i, later)
         if derived is None:
             return both(run, held == target)
         return both(run, derived == target, held != target)

@@ -1,8 +1,13 @@
 """The claims about policies, for every N and K: what a policy's own arithmetic must show.
 
-For one arbitrary slot s and one arbitrary step of the pass: if the slot held what its next run
+For one arbitrary slot s and one arbitrary step of the period: if the slot held what its next run
 reads before the step, it does after it, and neither the run nor the refill was objected to.
-Beginning (the preload) and end (the next pass) close the induction.
+Beginning (the preload) and end (the next period) close the induction.
+
+Where refills are derived, N stands for the steps of a period of any length, and the module of a
+step is any number, the same one for the same step (``AnyModules``): so what is shown covers every
+number of passes, and every order in which they run the modules. Where a rule gives targets, a
+period is one pass, and step i runs module i.
 """
 
 from __future__ import annotations
@@ -13,6 +18,7 @@ from typing import Any
 from proofs.integers import SymInt, both
 from proofs.obligation import EMPTY, Failure, Goal, Obligation, System
 from proofs.slotfile import (
+    AnyModules,
     AnySlotMap,
     NextUserAt,
     OneSlot,
@@ -43,15 +49,36 @@ def any_step(run: Run, ring: SymbolicRing) -> Any:
     return i
 
 
-def in_range(slot_of: SlotOf, least_slots: int) -> Callable[[Run], Goal]:
+def every_step(run: Run, _: SymbolicRing) -> Any:
+    """A step of any pass, so that no number of passes need be known."""
+    i = run.integer("i")
+    run.assume(i >= 0)
+    return i
+
+
+def in_range(
+    slot_of: SlotOf, least_slots: int, steps: Callable[[Run, SymbolicRing], Any] = any_step
+) -> Callable[[Run], Goal]:
     """0 <= slot < K for every step: the map is one into the slots."""
 
     def body(run: Run) -> Goal:
         ring = any_ring(run, least_slots)
-        slot = slot_of(any_step(run, ring), ring)
+        slot = slot_of(steps(run, ring), ring)
         if isinstance(slot, bool) or not isinstance(slot, int | SymInt):
             return Failure(f"a slot that is a {type(slot).__name__}")
         return both(run, slot >= 0, slot < ring.slots)
+
+    return body
+
+
+def passes_in_range(passes: Any, least_slots: int) -> Callable[[Run], Goal]:
+    """A period has at least one pass."""
+
+    def body(run: Run) -> Goal:
+        result = passes(any_ring(run, least_slots))
+        if isinstance(result, bool) or not isinstance(result, int | SymInt):
+            return Failure(f"a number of passes that is a {type(result).__name__}")
+        return both(run, result >= 1)
 
     return body
 
@@ -73,6 +100,11 @@ def target_in_range(target: Any, where: Condition | None = None) -> Callable[[Ru
     return body
 
 
+def itself(step: SymInt) -> SymInt:
+    """The module of a step of a pass."""
+    return step
+
+
 def preload(system: System) -> Callable[[Run], Goal]:
     """Base: the preload of a slot's first user makes it ready for step 0."""
     machine, verifier = system.machine, system.verifier
@@ -80,7 +112,8 @@ def preload(system: System) -> Callable[[Run], Goal]:
     def body(run: Run) -> Goal:
         ring, slot_of = any_ring(run), AnySlotMap(run, [])
         s = any_slot(run, ring)
-        (first,) = next_users(run, ring, slot_of, s, [run.number(0)], [])
+        (user,) = next_users(run, ring, slot_of, s, [run.number(0)], [])
+        first = AnyModules(run, [])(user)
         nothing = OneSlot(run, s, EMPTY)
         state = machine.State(run.number(0), nothing, nothing, EMPTY)
         events = [machine.CopyBegins(s, first), machine.CopyLands(s)]
@@ -103,7 +136,7 @@ def step(
 ) -> Callable[[Run], Goal]:
     """Step: run module i, then refill; slot s stays ready. slot_of None: any slot map; target
     None: derived refills."""
-    machine, verifier, policy = system.machine, system.verifier, system.policy
+    machine, verifier, arithmetic = system.machine, system.verifier, system.arithmetic
 
     def body(run: Run) -> Goal:
         ring = any_ring(run)
@@ -114,20 +147,22 @@ def step(
         slot_i = maps(i, ring)
         goal = target(i, ring.slots, ring.modules) if target else None
         steps = [i, s] if goal is None else [i, s, goal]
-        owner, later = next_users(run, ring, maps, s, [i, i + 1], steps)
+        users = next_users(run, ring, maps, s, [i, i + 1], steps)
+        module_of = AnyModules(run, []) if target is None else itself
+        module, owner, later = map(module_of, (i, *users))
         refill_slot = slot_i if goal is None else maps(goal, ring)
         if target is None:
             # Derived: the released slot gets its next user. If that slot is not s, the refill
             # is none of its business, so any module will do.
-            goal = policy.derived_target(i, later if slot_i == s else run.fresh("other"))
+            goal = arithmetic.derived_target(module, later if slot_i == s else run.fresh("other"))
         holds, moving = OneSlot(run, s, owner), OneSlot(run, s, EMPTY)
         state = machine.State(i, holds, moving, EMPTY)
         asked = NextUserAt(run, s, ((i, owner), (i + 1, later)))
-        events = [machine.ModuleBegins(slot_i, i), machine.ModuleEnds(slot_i)]
+        events = [machine.ModuleBegins(slot_i, module), machine.ModuleEnds(slot_i)]
         state = in_host_order(system, state, events, asked)
         if isinstance(state, machine.Objection):
             return Failure(state.property) if slot_i == s else True
-        ready = verifier.ran(True, i, later) if slot_i == s else True
+        ready = verifier.ran(True, module, later) if slot_i == s else True
         if goal is not None:
             events = [machine.CopyBegins(refill_slot, goal), machine.CopyLands(refill_slot)]
             state = in_host_order(system, state, events, asked)
@@ -144,8 +179,8 @@ def step(
 
 
 def closure(slot_of: SlotOf | None) -> Callable[[Run], Goal]:
-    """End: what the end of the pass leaves ready is what its start took for granted: the next
-    user at step N is the first user of the next pass."""
+    """End: what the end of the period leaves ready is what its start took for granted: the next
+    user at step N is the first user of the next period."""
 
     def body(run: Run) -> Goal:
         ring = any_ring(run)
@@ -166,7 +201,7 @@ def scan(system: System) -> Callable[[Run], Goal]:
         s, i = any_slot(run, ring), any_step(run, ring)
         slot_i = maps(i, ring)
         owner, later = next_users(run, ring, maps, s, [i, i + 1], [i])
-        found, table = system.policy.scan(OneSlot(run, s, later), slot_i, i)
+        found, table = system.arithmetic.scan(OneSlot(run, s, later), slot_i, i)
         return both(
             run,
             table.value == owner,
@@ -179,7 +214,7 @@ def scan(system: System) -> Callable[[Run], Goal]:
 def restored(system: System) -> Callable[[Run], Goal]:
     """End, for ``modular``, which is not ready at every step: for K < N the refill after module
     N-K+s is module s, the first user of slot s, and no later one of the pass goes to slot s."""
-    target, slot_of = system.policy.modular_target, system.policy.cyclic_slot
+    target, slot_of = system.arithmetic.modular_target, system.arithmetic.cyclic_slot
 
     def body(run: Run) -> Goal:
         ring = any_ring(run)
@@ -198,7 +233,7 @@ def policy_obligations(
     system: System, name: str, target: Any, where: Condition | None = None, at: At = FIVE_TWO
 ) -> list[Obligation]:
     """That a rule for targets over the slot map i % K is safe at the rings of ``where``."""
-    slot_of = system.policy.cyclic_slot
+    slot_of = system.arithmetic.cyclic_slot
     return [
         Obligation(f"{name}: range", "targets are modules", target_in_range(target, where), at),
         Obligation(

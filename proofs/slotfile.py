@@ -66,6 +66,23 @@ class AnySlotMap:
 
 
 @dataclass(frozen=True, slots=True)
+class AnyModules:
+    """The module that each step of a period runs, of which only this is known: equal steps run
+    equal modules, and modules are numbers from 0."""
+
+    run: Run
+    asked: list[tuple[SymInt, SymInt]]
+
+    def __call__(self, step: SymInt) -> SymInt:
+        module = self.run.fresh("module")
+        self.run.assume(module >= 0)
+        for other, its_module in self.asked:
+            self.run.assume(implies(self.run, step == other, module == its_module))
+        self.asked.append((step, module))
+        return module
+
+
+@dataclass(frozen=True, slots=True)
 class NextUserAt:
     """The next user of one slot at some steps; asked for another slot or step, anything."""
 
@@ -92,8 +109,9 @@ def next_users(
     at: list[Any],
     points: list[Any],
 ) -> list[SymInt]:
-    """For each step in ``at`` a number that is, by the word's definition, the module which runs
-    first from the slot at or after that step, in this pass or the next.
+    """For each step in ``at`` a number that is, by the word's definition, the step which runs
+    first from the slot at or after that step, in this period or the next. ``ring.modules`` is
+    the number of the period's steps.
 
     That no user lies between is a statement about every step; it is used for the given points
     and for the users themselves, which is weaker, hence sound."""

@@ -2,7 +2,8 @@
 
 Refutation is enumeration in order (N, then K), with the local check: what it finds is the
 smallest ring. Proof is symbolic execution of the policy's own functions. A policy that can't be
-followed, or whose obligations the solver does not prove, is UNKNOWN, with the reason.
+followed, or whose obligations the solver does not prove, is UNKNOWN, with the reason. A rule for
+refills is enumerated and not yet followed, unless it is a named one, whose proof is our own.
 """
 
 from __future__ import annotations
@@ -14,17 +15,35 @@ from typing import Any
 
 from proofs.follow import followed
 from proofs.obligation import Obligation, System, discharge
+from proofs.refills import own_pass_obligation, refill_obligations
 from proofs.report import Verdict
-from proofs.sizes import FIVE_TWO, closure, in_range, preload, step, target_in_range
+from proofs.sizes import (
+    FIVE_TWO,
+    any_step,
+    closure,
+    every_step,
+    in_range,
+    passes_in_range,
+    preload,
+    step,
+    target_in_range,
+)
 from proofs.slotfile import SymbolicRing
 from proofs.symbolic import NotFollowed, Run, explore, integers
+from schedule.arithmetic import Target, every_pass, rotating_passes
 from schedule.budget import OutOfBudget
 from schedule.errors import PolicyError, ScheduleError
-from schedule.policy import Policy, Target, bare, guarded, guarded_policy, of_target
+from schedule.policy import NAMED, Policy, guarded_policy, of_target
 from schedule.ring import Ring
+from schedule.users import bare, guarded
 from schedule.verifier import Findings, check
 
 SMALL, LARGE = 12, 64
+LARGE_TABLES = 24
+"""The larger bound where a table has about N * K entries: periods of many passes, and rules that
+are asked for every slot at every boundary."""
+
+ENUMERATED = "a rule for refills is enumerated, not yet followed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +66,7 @@ def prove_policy(policy: Policy | Target) -> PolicyResult:
     UNKNOWN."""
     try:
         policy = guarded_policy(policy) if isinstance(policy, Policy) else of_target(policy)
+        large = _large(policy)
         violated = smallest_violation(policy, rings(policy, SMALL, 0))
         if violated is not None:
             return _violated(policy, violated, SMALL)
@@ -62,19 +82,24 @@ def prove_policy(policy: Policy | Target) -> PolicyResult:
             if reason:
                 break
         # Enumeration is another engine: what it refutes is refuted, whatever was proved.
-        violated = smallest_violation(policy, rings(policy, LARGE, SMALL))
+        violated = smallest_violation(policy, rings(policy, large, SMALL))
         if violated is not None:
-            return _violated(policy, violated, LARGE)
+            return _violated(policy, violated, large)
         if not reason:
             bound = "all N and K" + (f" >= {policy.least_slots}" * (policy.least_slots > 1))
             return PolicyResult(policy.name, Verdict.PROVED, "z3", bound, count, paths)
-        reason = f"{reason}; no ring to {LARGE}x{LARGE} is violated, which proves nothing beyond"
+        reason = f"{reason}; no ring to {large}x{large} is violated, which proves nothing beyond"
         return PolicyResult(
             policy.name, Verdict.UNKNOWN, "z3", "not all N and K", count, paths, reason
         )
     except (PolicyError, ScheduleError) as error:
         name = policy.name if isinstance(policy, Policy) else repr(policy)
         return PolicyResult(name, Verdict.USAGE, "none", "none", 0, 0, str(error))
+
+
+def _large(policy: Policy) -> int:
+    one_pass = bare(policy.passes) is every_pass
+    return LARGE if policy.refill is None and one_pass else LARGE_TABLES
 
 
 def _violated(policy: Policy, findings: Findings, bound: int) -> PolicyResult:
@@ -103,6 +128,8 @@ def smallest_violation(policy: Policy, among: Iterator[Ring]) -> Findings | None
 
 def differs(policy: Policy) -> str:
     """Why the policy must not be taken for followed, or an empty text."""
+    if policy.refill is not None:
+        return "" if policy is NAMED.get(policy.name) else ENUMERATED
     try:
         return differs_when_wrapped(policy) or differs_on_a_path(policy)
     except (NotFollowed, OutOfBudget) as error:
@@ -116,7 +143,7 @@ def differs_when_wrapped(policy: Policy) -> str:
     types, or at anything else than the numbers' values, must not be followed. Compared are all
     rings to 12x12."""
     for ring in rings(policy, SMALL, 0):
-        for index in range(ring.modules):
+        for index in range(policy.steps(ring)):
             different = _differs_at(policy, index, ring.slots, ring.modules)
             if different:
                 return different
@@ -125,7 +152,9 @@ def differs_when_wrapped(policy: Policy) -> str:
 
 def differs_on_a_path(policy: Policy) -> str:
     """The same, at one point of every path; NotFollowed if a path can't be followed."""
-    bodies = [in_range(followed(policy.slot_of), policy.least_slots)]
+    bodies = [in_range(followed(policy.slot_of), policy.least_slots, _steps(policy))]
+    if _own_period(policy):
+        bodies.append(passes_in_range(followed(policy.passes), policy.least_slots))
     if policy.target is not None:
         bodies.append(target_in_range(followed(policy.target), _enough(policy)))
     for body in bodies:
@@ -165,7 +194,12 @@ def _calls(
     def of_goal(number: Callable[[int], Any]) -> tuple[Any, ...]:
         return number(index), number(slots), number(modules)
 
+    def of_ring(number: Callable[[int], Any]) -> tuple[Any, ...]:
+        return of_slot(number)[1:]
+
     yield bare(policy.slot_of), of_slot
+    if _own_period(policy):
+        yield bare(policy.passes), of_ring
     if policy.target is not None:
         yield bare(policy.target), of_goal
 
@@ -175,10 +209,26 @@ def _enough(policy: Policy) -> Callable[[Run, Any], Any]:
     return lambda _, ring: ring.slots >= policy.least_slots
 
 
+def _own_period(policy: Policy) -> bool:
+    """Whether the period is by a function that must be followed: of the named ones, ``gcd`` can't
+    be, and K // g is at least 1 since g divides K."""
+    passes = bare(policy.passes)
+    return passes is not every_pass and passes is not rotating_passes
+
+
+def _steps(policy: Policy) -> Callable[[Run, Any], Any]:
+    """The steps for which the slot map is asked; in a longer period, those of every pass."""
+    return any_step if bare(policy.passes) is every_pass else every_step
+
+
 def policy_obligations(policy: Policy) -> list[Obligation]:
     """All that this policy has to show to be safe for every N and K."""
     system = System()
     least = policy.least_slots
+    if policy.refill is not None:
+        in_slots = in_range(followed(policy.slot_of), least)
+        slots = Obligation("slots", "every step's slot is one of the ring's", in_slots, FIVE_TWO)
+        return [slots, *refill_obligations(system, policy), own_pass_obligation(policy)]
     slot_of = followed(policy.slot_of)
     target = None if policy.target is None else followed(policy.target)
     enough = _enough(policy)
@@ -187,12 +237,20 @@ def policy_obligations(policy: Policy) -> list[Obligation]:
         at.pop("i"), at.pop("s")
     first = {name: value for name, value in at.items() if name != "i"}
     found = [
-        Obligation("slots", "every step's slot is one of the ring's", in_range(slot_of, least), at),
+        Obligation(
+            "slots",
+            "every step's slot is one of the ring's",
+            in_range(slot_of, least, _steps(policy)),
+            at,
+        ),
         Obligation("base", "the preload makes every slot ready", preload(system), first),
         Obligation(
             "closure", "what is ready at a pass's end is at its start", closure(None), first
         ),
     ]
+    if _own_period(policy):
+        passes = passes_in_range(followed(policy.passes), least)
+        found.append(Obligation("period", "a period has at least one pass", passes, first))
     if target is not None:
         found.append(
             Obligation("range", "targets are modules", target_in_range(target, enough), at)

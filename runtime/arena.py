@@ -1,9 +1,10 @@
 """Host blocks and device slots as bytes, and the two sets of Parameters that lie over them.
 
 A module's own Parameter objects never change identity; they live in the module's host block. A
-second set lies over its slot, at fixed addresses. Binding puts the second set into the
-submodules' ``_parameters`` while the module runs, and the first set back when it ended. So outside
-its module's run a weight is its host master, never a slot's bytes.
+second set lies over its slot, at fixed addresses; over each of them, if it runs from several.
+Binding puts the second set into the submodules' ``_parameters`` while the module runs, and the
+first set back when it ended. So outside its module's run a weight is its host master, never a
+slot's bytes.
 
 Every parameter, host and device, has a storage object of its own over its bytes: views into one
 shared storage break ``torch.save``, safetensors and AOTAutograd.
@@ -18,7 +19,7 @@ import torch
 from torch import nn
 
 from schedule.errors import OffloadError
-from schedule.table import Schedule
+from schedule.table import RUN, Schedule
 
 MARK = "ringproof_offloaded"
 """The attribute that marks a Parameter as living in a host block, by its id: a copy of it, from
@@ -58,6 +59,28 @@ class Place:
     def shows(self) -> nn.Parameter | None:
         """The Parameter that the submodule has under this name now."""
         return self.parameters.get(self.name)
+
+
+@dataclass(slots=True, eq=False)
+class DeviceSet:
+    """A module's second set of Parameters, over one slot.
+
+    places: where they hang in the module.     start, end: the slot's addresses.
+    written: the sum of their versions, after the last write that is in the host masters too.
+    """
+
+    module: int
+    places: tuple[Place, ...]
+    start: int
+    end: int
+    written: int = 0
+
+    def __post_init__(self) -> None:
+        self.written = self.version
+
+    @property
+    def version(self) -> int:
+        return sum(place.device._version for place in self.places)
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,27 +170,27 @@ class Arena:
     """The blocks and the slots of one offload.
 
     layouts: by module.     schedule: which modules run from a slot, or are copied into it.
-    Each slot is as large as the largest of these.
+    Each slot is as large as the largest of these.     sets: by module and slot.
     """
 
     def __init__(self, layouts: Sequence[Layout], schedule: Schedule, device: torch.device) -> None:
-        self.layouts, slot_of = tuple(layouts), schedule.slot_of
+        self.layouts, moments = tuple(layouts), list(schedule.walk(1))
         sizes = [0] * schedule.ring.slots
-        for moment in schedule.walk(1):
+        for moment in moments:
             sizes[moment.slot] = max(sizes[moment.slot], layouts[moment.module].size)
         self.slots = tuple(torch.empty(size, dtype=torch.uint8, device=device) for size in sizes)
         self.blocks: list[torch.Tensor] = []
-        self.ranges = tuple(
-            (self.slots[slot].data_ptr(), self.slots[slot].data_ptr() + sizes[slot])
-            for slot in slot_of
-        )
         self._device = device
         self._addresses: list[tuple[int, ...]] = []
-        self._written: list[int] = []
-        self.places = [
-            tuple(self._places(layout, self.slots[slot]))
-            for layout, slot in zip(layouts, slot_of, strict=True)
-        ]
+        runs = {(moment.module, moment.slot) for moment in moments if moment.half == RUN}
+        self.sets = {
+            (module, slot): self._device_set(module, slot) for module, slot in sorted(runs)
+        }
+
+    def _device_set(self, module: int, slot: int) -> DeviceSet:
+        over, start = self.slots[slot], self.slots[slot].data_ptr()
+        places = tuple(self._places(self.layouts[module], over))
+        return DeviceSet(module, places, start, start + over.numel())
 
     def _places(self, layout: Layout, slot: torch.Tensor) -> Iterable[Place]:
         device_set = {
@@ -190,20 +213,19 @@ class Arena:
             place_at(parameter, master)
             setattr(parameter, MARK, id(parameter))
         self._addresses.append(tuple(parameter.data_ptr() for parameter in layout.parameters))
-        self._written.append(self._device_version(module))
 
-    def bind(self, module: int) -> None:
+    def bind(self, weights: DeviceSet) -> None:
         """Show the slot's weights in the module. OffloadError if its own are others by now."""
-        layout = self.layouts[module]
+        module, layout = weights.module, self.layouts[weights.module]
         addresses = tuple(parameter.data_ptr() for parameter in layout.parameters)
-        for place in self.places[module]:
+        for place in weights.places:
             shown = place.shows
             if shown is not place.host and shown is not place.device:
                 self._refuse_changed(module, place.name)
         if addresses != self._addresses[module]:
             changed = zip(addresses, self._addresses[module], layout.paths, strict=True)
             self._refuse_changed(module, next(path for now, then, path in changed if now != then))
-        for place in self.places[module]:
+        for place in weights.places:
             place.parameters[place.name] = place.device
 
     def _refuse_changed(self, module: int, path: str) -> None:
@@ -212,32 +234,28 @@ class Arena:
             f"the model is offloaded; close() first, change the model, and offload it again"
         )
 
-    def unbind(self, module: int) -> None:
+    def unbind(self, weights: DeviceSet) -> None:
         """Show the host masters in the module, with what the module wrote into its weights."""
-        self.keep_writes(module)
-        for place in self.places[module]:
+        self.keep_writes(weights)
+        for place in weights.places:
             if place.shows is place.device:
                 place.parameters[place.name] = place.host
 
-    def keep_writes(self, module: int) -> None:
+    def keep_writes(self, weights: DeviceSet) -> None:
         """What was written into the weights in the slot goes into the host masters, whose new
         version then makes the slot's copy old."""
-        if self._written[module] != self._device_version(module):
+        if weights.written != weights.version:
             with torch.no_grad():
-                for place in self.places[module]:
+                for place in weights.places:
                     place.host.copy_(place.device)
-            self._written[module] = self._device_version(module)
+            weights.written = weights.version
 
-    def _device_version(self, module: int) -> int:
-        return sum(place.device._version for place in self.places[module])
-
-    def in_slot(self, module: int, tensor: torch.Tensor) -> bool:
-        """Whether the tensor's bytes lie in the slot that the module runs from."""
-        start, end = self.ranges[module]
+    def in_slot(self, weights: DeviceSet, tensor: torch.Tensor) -> bool:
+        """Whether the tensor's bytes lie in the slot of these weights."""
         if tensor.device.type != self._device.type:
             return False
         try:
-            return start <= tensor.data_ptr() < end
+            return weights.start <= tensor.data_ptr() < weights.end
         except RuntimeError:  # it has no storage: sparse, or inside a function transform
             return False
 
@@ -258,4 +276,4 @@ class Arena:
                 place_at(parameter, plain.copy_(parameter.data))
                 parameter.__dict__.pop(MARK, None)
         self.blocks.clear()
-        self.slots, self.places = (), []
+        self.slots, self.sets = (), {}

@@ -15,7 +15,7 @@ import torch
 from torch import nn
 from torch.utils._pytree import tree_leaves
 
-from runtime.interpreter import Interpreter
+from runtime.interpreter import Interpreter, Step
 from runtime.select import Selection
 from schedule.errors import ModuleNotResident, OffloadError
 from schedule.ring import EMPTY
@@ -27,12 +27,18 @@ class Hooks:
     """One offload's hooks, from their registration to ``remove()``.
 
     runs, misses: how often a module ran, and how often it was not resident.
+
+    At which pass of the period the model is, is known at each enter of the root; without the
+    root a pass is taken to begin where a module arrives that is no later than the one before. A
+    wrong guess costs misses alone, since the guard compares what the step's own slot holds.
     """
 
     def __init__(self, selection: Selection, interpreter: Interpreter, on_miss: str) -> None:
         self.selection, self.interpreter, self.on_miss = selection, interpreter, on_miss
         self.runs = self.misses = 0
-        self._running: list[int] = []
+        self._pass = self._next_pass = 0
+        self._arrived = len(selection.modules)
+        self._running: list[Step] = []
         self._handles: list[Any] = []
         self._removed = False
 
@@ -42,37 +48,40 @@ class Hooks:
         for handle in self._handles:
             handle.remove()
         for run in set(self._running):
-            self.interpreter.arena.unbind(run)
+            self.interpreter.arena.unbind(run.weights)
         self._running.clear()
 
     def register(self) -> None:
         """Put the hooks in. Should it fail half way, ``remove`` takes out those that are in."""
-        interpreter, modules = self.interpreter, self.selection.modules
-        enter, leave = interpreter.enter[0], interpreter.leave[0]
-        if enter or leave:
-            # Without the root, a pass begins before its first module and ends after its last.
-            root = self.selection.root
-            first, last = (modules[0], modules[-1]) if root is None else (root, root)
-            self._before(first, lambda *_: self._enter())
-            self._hook_modules()
+        root, passes = self.selection.root, self.interpreter.passes
+        if root is not None and (len(passes) > 1 or any(one.enter for one in passes)):
+            self._before(root, lambda *_: self._enter())
+        self._hook_modules()
+        if any(one.leave for one in passes):
+            # Without the root, a pass ends after its last module.
+            last = self.selection.modules[-1] if root is None else root
             self._after(last, lambda *_: self._leave())
-        else:
-            self._hook_modules()
 
         if "torch._dynamo" in sys.modules:
             torch.compiler.reset()  # what was compiled before knows no hooks
 
     def _enter(self) -> None:
-        """A pass begins."""
+        """The root is called: a pass begins."""
         if not self._removed:
             self._mend(None)
-            self.interpreter.issue(self.interpreter.enter[0])
+            self._begin_pass()
+
+    def _begin_pass(self) -> None:
+        passes = self.interpreter.passes
+        self._pass = self._next_pass
+        self._next_pass = (self._pass + 1) % len(passes)
+        self.interpreter.issue(passes[self._pass].enter)
 
     def _leave(self) -> None:
         """A pass ended, maybe inside a module's run, which then goes on."""
         if not self._removed:
             self._mend(None)
-            self.interpreter.issue(self.interpreter.leave[0])
+            self.interpreter.issue(self.interpreter.passes[self._pass].leave)
             self._give_back()
 
     def _hook_modules(self) -> None:
@@ -94,66 +103,79 @@ class Hooks:
         if self._removed:
             return  # close() came during this call
         self._mend(index)
-        interpreter.issue(interpreter.before[index])
-        if self.on_miss != OFF and not interpreter.holds(index):
-            self._miss(index)
-        interpreter.issue(interpreter.begin[index])
-        self._running.append(index)
+        if self.selection.root is None and index <= self._arrived:
+            self._begin_pass()
+        self._arrived = index
+        step = interpreter.passes[self._pass].steps[index]
+        interpreter.issue(step.before)
+        if self.on_miss != OFF and not interpreter.holds(step):
+            self._miss(step)
+        interpreter.issue(step.begin)
+        self._running.append(step)
         self.runs += 1
 
     def _depart(self, index: int, output: Any) -> None:
         """A module ran, or raised."""
-        if index not in self._running:
+        if not self._is_running(index):
             return  # it never arrived: the guard refused it, or close() came during this call
-        interpreter, ended = self.interpreter, None
-        while ended != index:  # runs above it ended without their hook
+        interpreter, ended = self.interpreter, self._running.pop()
+        while ended.module != index:  # runs above it ended without their hook
+            interpreter.arena.unbind(ended.weights)
             ended = self._running.pop()
-            interpreter.arena.unbind(ended)
+        interpreter.arena.unbind(ended.weights)
         self._mend(index)
-        interpreter.issue(interpreter.after[index])
+        interpreter.issue(ended.after)
         self._give_back()
-        self._check_output(index, output)
+        self._check_output(ended, output)
 
-    def _check_output(self, index: int, output: Any) -> None:
+    def _is_running(self, index: int) -> bool:
+        for step in self._running:  # noqa: SIM110, no generator in the hot path
+            if step.module == index:
+                return True
+        return False
+
+    def _check_output(self, step: Step, output: Any) -> None:
         """What leaves a module must not lead back into its slot, which is refilled from now on."""
-        name, grad = self.selection.names[index], torch.is_grad_enabled()
+        name, grad = self.selection.names[step.module], torch.is_grad_enabled()
         for leaf in (output,) if isinstance(output, torch.Tensor) else _tensors(output):
             if leaf.requires_grad and (grad or leaf.grad_fn is not None):
                 raise OffloadError(
                     f"an output of {name} requires grad, but by the time of backward its slot "
                     f"holds other weights: run the model under torch.no_grad()"
                 )
-            if self.interpreter.arena.in_slot(index, leaf):
+            if self.interpreter.arena.in_slot(step.weights, leaf):
                 raise OffloadError(
                     f"an output of {name} is a view of its weights, but its slot will hold others "
                     f"when the view is read: return a copy, .clone(), or leave the module out"
                 )
 
-    def _miss(self, index: int) -> None:
+    def _miss(self, step: Step) -> None:
         self.misses += 1
-        interpreter = self.interpreter
         if self.on_miss == RAISE:
-            slot, held = interpreter.slot_of[index], interpreter.slot[index].module
+            index, held = step.module, step.content.module
             last = len(self.selection.modules) - 1
             what = "nothing" if held == EMPTY else f"{self.selection.names[held]} (module {held})"
             if held == index:
                 what = "an older version of its weights"
             raise ModuleNotResident(
-                f"{self.selection.names[index]} (module {index}) arrived, but its slot {slot} "
+                f"{self.selection.names[index]} (module {index}) arrived, but its slot {step.slot} "
                 f"holds {what}; modules must run in the order 0 .. {last}, "
                 f"and weights must not change between passes; on_miss='reload' allows both"
             )
-        interpreter.issue(interpreter.reload[index])
+        self.interpreter.issue(step.reload)
 
     def _give_back(self) -> None:
         """A module ran inside others' runs; these go on reading their slots."""
+        if not self._running:
+            return
         interpreter = self.interpreter
-        for outer in self._running:
+        # Of several runs of one module the last one goes on first.
+        for outer in {step.module: step for step in self._running}.values():
             if self.on_miss != OFF and not interpreter.holds(outer):
                 self.misses += 1
-                interpreter.issue(interpreter.reload[outer])
-                interpreter.issue(interpreter.wait[outer])
-            interpreter.arena.bind(outer)
+                interpreter.issue(outer.reload)
+                interpreter.issue(outer.wait)
+            interpreter.arena.bind(outer.weights)
 
     def _mend(self, index: int | None) -> None:
         """Forget runs that ended without their hook: torch calls none for a KeyboardInterrupt.
@@ -166,14 +188,14 @@ class Hooks:
             calls[id(self.selection.modules[index])] -= 1
         alive = []
         for run in self._running:
-            module = id(self.selection.modules[run])
+            module = id(self.selection.modules[run.module])
             if calls[module] > 0:
                 calls[module] -= 1
                 alive.append(run)
         for run in set(self._running):
             # Those alive get their slots back when the inner run ends, if it does: until then
             # they show their host masters, since their slots may be refilled.
-            self.interpreter.arena.unbind(run)
+            self.interpreter.arena.unbind(run.weights)
         self._running = alive
 
 

@@ -6,15 +6,15 @@ actions. What belongs to which boundary, and in which order, was decided by the 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 
-from runtime.arena import Arena
+from runtime.arena import Arena, DeviceSet
 from runtime.device import Action, Streams
 from schedule.operations import Copy, Operation, Record, Run, Wait
 from schedule.program import Program, lower_refills
 from schedule.ring import EMPTY
-from schedule.table import Refill
+from schedule.table import RUN, Moment, Refill, Schedule
 
 Bound = tuple[tuple[Operation, Action], ...]
 
@@ -36,35 +36,75 @@ class Counts:
     redundant: int = 0
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Step:
+    """One step of the period, with its actions.
+
+    module, slot: what runs, and from where.     weights: its Parameters over that slot.
+    content: what the slot holds.                before, begin, after: its boundary's operations.
+    reload: the refill of the module outside the schedule.     wait: begin without its run.
+    """
+
+    module: int
+    slot: int
+    weights: DeviceSet
+    content: Content
+    before: Bound
+    begin: Bound
+    after: Bound
+    reload: Bound
+    wait: Bound
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Pass:
+    """One pass of the period: by module its step, and what begins and ends it."""
+
+    enter: Bound
+    steps: tuple[Step, ...]
+    leave: Bound
+
+
 class Interpreter:
     """The program of one offload, bound to its arena and its streams."""
 
     def __init__(
-        self, program: Program, slot_of: Sequence[int], arena: Arena, streams: Streams
+        self, program: Program, schedule: Schedule, arena: Arena, streams: Streams
     ) -> None:
-        self.arena, self.streams, self.slot_of = arena, streams, tuple(slot_of)
+        self.arena, self.streams = arena, streams
         self.content = [Content() for _ in arena.slots]
         self.counts = Counts()
         self.log: list[Operation] | None = None
         self.preload = self._bind(program.preload)
-        self.enter, self.before, self.begin, self.after, self.leave = (
-            tuple(map(self._bind, boundaries))
-            for boundaries in (
-                program.enter,
-                program.before,
-                program.begin,
-                program.after,
-                program.leave,
-            )
+        reload = {pair: self._reload(*pair) for pair in arena.sets}
+        steps = [
+            self._step(program, reload[moment.module, moment.slot], moment)
+            for moment in schedule.walk(1)
+            if moment.half == RUN
+        ]
+        ends = zip(program.enter, program.leave, strict=True)
+        modules = schedule.ring.modules
+        self.passes = tuple(
+            Pass(self._bind(enter), tuple(steps[start : start + modules]), self._bind(leave))
+            for start, (enter, leave) in zip(range(0, len(steps), modules), ends, strict=True)
         )
-        self.reload = tuple(
-            self._bind(lower_refills((Refill(slot, module),)))
-            for module, slot in enumerate(slot_of)
+
+    def _step(self, program: Program, reload: Bound, run: Moment) -> Step:
+        begin = self._bind(program.begin[run.step])
+        return Step(
+            module=run.module,
+            slot=run.slot,
+            weights=self.arena.sets[run.module, run.slot],
+            content=self.content[run.slot],
+            before=self._bind(program.before[run.step]),
+            begin=begin,
+            after=self._bind(program.after[run.step]),
+            reload=reload,
+            wait=tuple(pair for pair in begin if isinstance(pair[0], Wait)),
         )
-        self.wait = tuple(
-            tuple(pair for pair in begin if isinstance(pair[0], Wait)) for begin in self.begin
-        )
-        self.slot = tuple(self.content[slot] for slot in slot_of)
+
+    def _reload(self, module: int, slot: int) -> Bound:
+        return self._bind(lower_refills((Refill(slot, module),)))
 
     def issue(self, bound: Bound) -> None:
         """Execute the operations, in order."""
@@ -80,12 +120,11 @@ class Interpreter:
 
     def drop(self) -> None:
         """Give up the actions, and with them the blocks and slots that they hold."""
-        self.preload, self.reload, self.wait = (), (), ()
-        self.enter = self.before = self.begin = self.after = self.leave = ()
+        self.preload, self.passes = (), ()
 
-    def holds(self, module: int) -> bool:
+    def holds(self, step: Step) -> bool:
         """Whether the module is resident: its slot holds it, as its host master is now."""
-        content = self.slot[module]
+        content, module = step.content, step.module
         return content.module == module and content.version == self.arena.version(module)
 
     def _bind(self, operations: Iterable[Operation]) -> Bound:
@@ -95,8 +134,9 @@ class Interpreter:
         match operation:
             case Record() | Wait():
                 return self.streams.fence(operation)
-            case Run(_, _, module):
-                return lambda: self.arena.bind(module)
+            case Run(_, slot, module):
+                weights = self.arena.sets[module, slot]
+                return lambda: self.arena.bind(weights)
             case Copy(stream, slot, module):
                 return self._copy(stream, slot, module)
 

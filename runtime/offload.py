@@ -22,10 +22,11 @@ from runtime.interpreter import Interpreter
 from runtime.report import Report, megabytes
 from runtime.select import Selection, select, tensors_that_stay
 from schedule import policies
+from schedule.arithmetic import Target
 from schedule.errors import OffloadError
 from schedule.loading import load
 from schedule.operations import Operation
-from schedule.policy import Policy, Target
+from schedule.policy import Policy, of_target
 from schedule.program import lower
 from schedule.ring import Ring
 from schedule.table import Schedule
@@ -79,20 +80,13 @@ def schedule_for(policy: AnyPolicy, ring: Ring) -> Schedule:
     if isinstance(policy, Schedule):
         if policy.ring != ring:
             raise OffloadError(f"the schedule is for {policy.ring}, but this offload is {ring}")
-        schedule = policy
-    elif policy is None:
-        schedule = policies.default(ring.slots)(ring)
-    elif isinstance(policy, str):
-        schedule = load(policy)(ring)
-    else:
-        made = policies.guarded_policy if isinstance(policy, Policy) else policies.of_target
-        schedule = made(policy)(ring)
-    if schedule.period != 1:
-        raise OffloadError(
-            f"policy {schedule.policy} repeats after {schedule.period} passes; the runtime "
-            f"executes schedules that repeat every pass"
-        )
-    return schedule
+        return policy
+    if policy is None:
+        return policies.default(ring.slots)(ring)
+    if isinstance(policy, str):
+        return load(policy)(ring)
+    made = policies.guarded_policy(policy) if isinstance(policy, Policy) else of_target(policy)
+    return made(ring)
 
 
 def _choice(offloaded: Offloaded, policy: AnyPolicy) -> str:
@@ -101,14 +95,19 @@ def _choice(offloaded: Offloaded, policy: AnyPolicy) -> str:
     ring, largest = schedule.ring, max(layout.size for layout in layouts)
     text = (
         f"offloaded {ring.modules} modules of up to {megabytes(largest)} over {ring.slots} slots, "
-        f"policy {schedule.policy}: {schedule.copies} copies a pass"
+        f"policy {schedule.policy}: {_copies(schedule):g} copies a pass"
     )
     try:
         more = check(schedule_for(policy, Ring(ring.modules, ring.slots + 1)))
     except ValueError:
         return text  # the policy is for this size alone
-    saved = max(0, schedule.copies - more.schedule.copies) if more.safe else 0
-    return f"{text}; one slot more ({megabytes(largest)}) would save {saved} of them"
+    saved = max(0, _copies(schedule) - _copies(more.schedule)) if more.safe else 0
+    return f"{text}; one slot more ({megabytes(largest)}) would save {saved:g} of them"
+
+
+def _copies(schedule: Schedule) -> float:
+    """Copies a pass, on average over the period."""
+    return schedule.copies / schedule.period
 
 
 class Offloaded:
@@ -144,7 +143,7 @@ class Offloaded:
                 for module, layout in enumerate(layouts):
                     self.arena.adopt(module, streams.host_block(layout.size))
                 self._move_the_rest()
-                self._interpreter = Interpreter(program, schedule.slot_of, self.arena, streams)
+                self._interpreter = Interpreter(program, schedule, self.arena, streams)
                 self._interpreter.issue(self._interpreter.preload)
                 self._preloaded = self._interpreter.counts.copies
                 self._hooks = Hooks(selection, self._interpreter, on_miss)

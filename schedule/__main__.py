@@ -81,7 +81,7 @@ def _policy_row(policy: Policy, ring: Ring | None) -> dict[str, Any]:
         "name": policy.name,
         "origin": policy.origin,
         "least_slots": policy.least_slots,
-        "refills": "derived" if policy.target is None else "its own targets",
+        "refills": _form(policy),
     }
     if ring is not None and ring.slots >= policy.least_slots:
         findings = check(policy(ring))
@@ -89,6 +89,12 @@ def _policy_row(policy: Policy, ring: Ring | None) -> dict[str, Any]:
         row["copies"] = findings.schedule.copies // findings.schedule.period
         row["useless_refills"] = len(findings.lints)
     return row
+
+
+def _form(policy: Policy) -> str:
+    if policy.target is not None:
+        return "its own targets"
+    return "derived" if policy.refill is None else "its own refills"
 
 
 def run_check(chosen: argparse.Namespace) -> int:

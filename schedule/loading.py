@@ -5,8 +5,9 @@ from __future__ import annotations
 import importlib
 from typing import cast
 
+from schedule.arithmetic import Target
 from schedule.errors import PolicyError
-from schedule.policy import Policy, Target, guarded_policy, named, of_target
+from schedule.policy import Policy, guarded_policy, named, of_target
 
 
 def load(text: str) -> Policy:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol, Self
 
@@ -47,6 +48,13 @@ class Ring:
                 raise RingError(f"{name} must be at least 1, got {value}; a ring has at least one")
             if value > LARGEST:
                 raise RingError(f"{name} must be at most {LARGEST}, got {value}")
+
+
+def inside(numbers: Sequence[int], size: int) -> bool:
+    """Whether these are all plain ints from 0 to below the size: the usual case, quickly seen."""
+    if not numbers:
+        return True
+    return set(map(type, numbers)) == {int} and min(numbers) >= 0 and max(numbers) < size
 
 
 class SlotTable(Protocol):

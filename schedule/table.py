@@ -7,12 +7,12 @@ Everything else reads this one object: ``verify`` checks it, ``machine`` runs it
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from schedule.errors import ScheduleError
-from schedule.ring import EMPTY, Ring
+from schedule.ring import EMPTY, Ring, inside
 
 
 class Refill(NamedTuple):
@@ -31,7 +31,8 @@ class Boundary(NamedTuple):
     """Where refills are issued.
 
     half: PRELOAD, ENTER, BEFORE, AFTER or LEAVE.
-    step: the step that it belongs to; on enter the pass's first one, on leave its last.
+    step: of the period, the one that the half belongs to: for ENTER the first of its pass, for
+          LEAVE the last, for PRELOAD 0.
     """
 
     half: str
@@ -77,6 +78,10 @@ class Moment(NamedTuple):
         return f"{where}: refill of module {self.module} into slot {self.slot}"
 
 
+TABLES = ("enter", "before", "after", "leave")
+"""The tables of a schedule that have an entry of refills for each boundary."""
+
+
 @dataclass(frozen=True, slots=True)
 class Schedule:
     """Which slot each step uses, and which refills each boundary issues.
@@ -120,27 +125,38 @@ class Schedule:
                 raise ScheduleError(
                     f"{name} has {len(getattr(self, name))} entries; this period needs {length}"
                 )
-        for step, slot in enumerate(self.slot_of):
-            _inside("slot", slot, self.ring.slots, f"slot_of[{step}] of policy {self.policy}")
-        for name in ("enter", "before", "after", "leave"):
-            for position, refills in enumerate(getattr(self, name)):
-                self._check(refills, f"{name}[{position}] of policy {self.policy}")
-        self._check(self.preload, f"preload of policy {self.policy}")
+        refills = [*self.preload, *self._refills()]
+        slots = [*self.slot_of, *(refill.slot for refill in refills)]
+        if not inside(slots, self.ring.slots) or not inside([r.module for r in refills], modules):
+            self._check_each()
 
     def _freeze(self) -> None:
         """Lists become tuples and pairs become refills: a verified schedule can't be changed."""
         try:
             object.__setattr__(self, "slot_of", tuple(self.slot_of))
-            object.__setattr__(self, "preload", tuple(Refill(*pair) for pair in self.preload))
-            for name in ("enter", "before", "after", "leave"):
-                table = getattr(self, name)
-                frozen = tuple(tuple(Refill(*pair) for pair in refills) for refills in table)
-                object.__setattr__(self, name, frozen)
+            object.__setattr__(self, "preload", _frozen(self.preload))
+            for name in TABLES:
+                object.__setattr__(self, name, tuple(map(_frozen, getattr(self, name))))
         except (TypeError, ValueError) as error:
             raise ScheduleError(
                 f"a table of policy {self.policy} is malformed ({error}); slot_of is a sequence of "
                 f"slots, every other table one of refills, (slot, module), for each boundary"
             ) from error
+
+    def _refills(self) -> Iterator[Refill]:
+        """Every refill of a period."""
+        for name in TABLES:
+            for refills in getattr(self, name):
+                yield from refills
+
+    def _check_each(self) -> None:
+        """ScheduleError for the first slot or module outside the ring, with its place."""
+        for step, slot in enumerate(self.slot_of):
+            _inside("slot", slot, self.ring.slots, f"slot_of[{step}] of policy {self.policy}")
+        for name in TABLES:
+            for position, refills in enumerate(getattr(self, name)):
+                self._check(refills, f"{name}[{position}] of policy {self.policy}")
+        self._check(self.preload, f"preload of policy {self.policy}")
 
     def _check(self, refills: Refills, where: str) -> None:
         for slot, module in refills:
@@ -155,28 +171,26 @@ class Schedule:
     @property
     def copies(self) -> int:
         """How many refills one period issues, the preload apart."""
-        tables = (self.enter, self.before, self.after, self.leave)
-        return sum(len(refills) for table in tables for refills in table)
+        return sum(len(refills) for name in TABLES for refills in getattr(self, name))
 
     def walk(self, periods: int) -> Iterator[Moment]:
         """All moments in host order: the preload, then that many periods."""
         modules, steps = self.ring.modules, len(self.slot_of)
         for slot, module in self.preload:
             yield Moment(PRELOAD, 0, slot, module)
-        for step in range(periods * steps):
-            position, module = step % steps, step % modules
-            number = position // modules
-            if module == 0:
-                for refill in self.enter[number]:
-                    yield Moment(ENTER, step, *refill)
-            for refill in self.before[position]:
-                yield Moment(BEFORE, step, *refill)
-            yield Moment(RUN, step, self.slot_of[position], module)
-            for refill in self.after[position]:
-                yield Moment(AFTER, step, *refill)
-            if module == modules - 1:
-                for refill in self.leave[number]:
-                    yield Moment(LEAVE, step, *refill)
+        for start in range(0, periods * steps, modules):
+            first = start % steps
+            for slot, module in self.enter[first // modules]:
+                yield Moment(ENTER, start, slot, module)
+            for index in range(modules):
+                step, position = start + index, first + index
+                for slot, module in self.before[position]:
+                    yield Moment(BEFORE, step, slot, module)
+                yield Moment(RUN, step, self.slot_of[position], index)
+                for slot, module in self.after[position]:
+                    yield Moment(AFTER, step, slot, module)
+            for slot, module in self.leave[first // modules]:
+                yield Moment(LEAVE, start + modules - 1, slot, module)
 
     def users(self) -> tuple[tuple[int, ...], ...]:
         """For each slot, the steps of one period that run from it, ascending."""
@@ -212,6 +226,13 @@ def one_pass(
         after=tuple(tuple(refills) for refills in after),
         leave=((),),
     )
+
+
+def _frozen(refills: Iterable[Sequence[int]]) -> Refills:
+    """Pairs as refills, in a tuple."""
+    if type(refills) is tuple and (not refills or set(map(type, refills)) == {Refill}):
+        return refills
+    return tuple(Refill(*pair) for pair in refills)
 
 
 def _inside(word: str, value: object, size: int, where: str) -> None:

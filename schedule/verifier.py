@@ -2,15 +2,16 @@
 
 It walks two periods, which is enough for ever: after one period a slot holds what the period
 last wrote into it, or what it held before if the period never writes it, and neither changes
-from then on.
+from then on. Where the first period found nothing and left every slot as it met it, the second
+would be its repetition, and is not walked.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+from schedule.arithmetic import first_users, next_users
 from schedule.errors import ScheduleViolation
-from schedule.policy import first_users, next_users
 from schedule.ring import EMPTY
 from schedule.table import RUN, Moment, Schedule
 
@@ -100,15 +101,17 @@ def ran(ready: bool, module: int, next_user: int) -> bool:
 def check(schedule: Schedule) -> Findings:
     """All findings, without raising."""
     scan = _Scan(schedule)
-    moments = list(schedule.walk(2))
-    first = len(schedule.preload)
-    second = first + len(schedule.slot_of) + schedule.copies
+    moments = list(schedule.walk(1))
+    first, second = len(schedule.preload), len(moments)
     scan.go(moments, 0, first)
-    preloaded = tuple(scan.holds)
+    preloaded, ready = tuple(scan.holds), tuple(scan.ready)
     scan.written = [False] * schedule.ring.slots
     scan.go(moments, first, second)
     granted, ended = tuple(scan.granted), tuple(scan.holds)
-    scan.go(moments, second, len(moments))
+    repeats = ended == preloaded and tuple(scan.ready) == ready
+    if not repeats or scan.found or scan.lints:
+        moments = list(schedule.walk(2))
+        scan.go(moments, second, len(moments))
     # Closure: what a period takes for granted is there at its start and again at its end.
     for content, offset in ((preloaded, 0), (ended, second - first)):
         for position in granted:
@@ -141,15 +144,14 @@ class _Scan:
         self.lints: dict[Moment, Lint] = {}
 
     def go(self, moments: list[Moment], start: int, stop: int) -> None:
+        run, refill = self.run, self.refill
         for position in range(start, stop):
             moment = moments[position]
-            if moment.half == RUN:
-                self.run(position, moment)
-            else:
-                self.refill(position, moment)
+            act = run if moment.half == RUN else refill
+            act(position, moment)
 
     def refill(self, position: int, moment: Moment) -> None:
-        slot, module = moment.slot, moment.module
+        _, _, slot, module = moment
         held, owner, unread = self.holds[slot], self.owner[slot], self.unread[slot]
         if held != EMPTY and held == owner and held != module:
             self.note(OWNERSHIP, position, slot, held)
@@ -163,14 +165,14 @@ class _Scan:
         self.holds[slot], self.unread[slot], self.written[slot] = module, moment, True
 
     def run(self, position: int, moment: Moment) -> None:
-        slot, module = moment.slot, moment.module
+        _, step, slot, module = moment
         if self.holds[slot] != module:
             self.note(IDENTITY, position, slot, module)
         if not self.ready[slot]:
             self.note(PROGRESS, position, slot, module)
         if not self.written[slot]:
             self.granted.append(position)
-        self.owner[slot] = self.next_owner[moment.step % len(self.next_owner)]
+        self.owner[slot] = self.next_owner[step % len(self.next_owner)]
         self.ready[slot] = ran(self.ready[slot], module, self.owner[slot])
         self.unread[slot] = None
 

@@ -26,7 +26,7 @@ EDITS = {
         ],
     ),
     "a plus to a minus in modular": (
-        "policy",
+        "arithmetic",
         '(PR #54975)."""\n    return (index + slots) % modules',
         '(PR #54975)."""\n    return (index - slots) % modules',
         [
@@ -37,9 +37,9 @@ EDITS = {
         ],
     ),
     "a derived target one too far": (
-        "policy",
-        "return None if next_user == step else next_user",
-        "return None if next_user == step else next_user - 1",
+        "arithmetic",
+        "return None if next_user == module else next_user",
+        "return None if next_user == module else next_user - 1",
         [
             "UNKNOWN         claim 2 policies: ",
             "derived: step: ",
@@ -72,6 +72,6 @@ def test_the_code_as_it_is_is_proved(tmp_path: Path) -> None:
     assert (run.returncode, run.stderr) == (0, "")
     lines = run.stdout.splitlines()
     many = len(MUTANTS)
-    assert lines[-1] == f"PROVED: 7 claims, 37 of 37 obligations, {many} of {many} mutants refuted"
+    assert lines[-1] == f"PROVED: 7 claims, 49 of 49 obligations, {many} of {many} mutants refuted"
     words = [line.split()[0] for line in lines if line[0] != " "]
     assert words == ["PROVED"] * 6 + ["HOLDS_TO_BOUND"] + ["REFUTED"] * many + ["PROVED:"]

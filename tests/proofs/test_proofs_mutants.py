@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import sys
 from dataclasses import replace
 
 import pytest
@@ -14,7 +15,7 @@ from proofs.mutation import Mutant, StaleMutant, apply, smallest
 from proofs.obligation import System, discharge
 from proofs.prove import try_mutant
 from proofs.report import Verdict
-from schedule import Ring, machine, policy, verifier
+from schedule import Ring, arithmetic, machine, policy, verifier
 
 BY_NAME = {mutant.name: mutant for mutant in MUTANTS}
 PINNED = {
@@ -51,7 +52,7 @@ def test_the_mutant_is_refuted_with_its_smallest_counterexample(name: str) -> No
 
 
 def test_their_names_are_unique() -> None:
-    assert len(MUTANTS) == len(BY_NAME) >= 36
+    assert len(MUTANTS) == len(BY_NAME) >= 52
     assert set(PINNED) <= set(BY_NAME)
 
 
@@ -64,7 +65,7 @@ def test_each_guard_and_effect_of_the_machine_has_its_mutant() -> None:
         "ModuleBegins elsewhere",
         "effects",
     }
-    assert {mutant.module for mutant in MUTANTS} == {"machine", "policy", "verifier"}
+    assert {mutant.module for mutant in MUTANTS} == {"arithmetic", "machine", "policy", "verifier"}
     assert {mutant.claim for mutant in MUTANTS} == {0, 1, 2, 3, 4, 6, 10}
 
 
@@ -76,8 +77,8 @@ OLD = BY_NAME["the old rule in the new one's place"]
 @pytest.mark.parametrize(
     ("mutant", "reason"),
     [
-        (replace(OLD, before="if slots < modules or target"), "is not once in schedule.policy"),
-        (replace(OLD, before="index % slots"), "is not once in schedule.policy"),
+        (replace(OLD, before="if slots < modules or target"), "is not once in schedule.arithmetic"),
+        (replace(OLD, before="index % slots"), "is not once in schedule.arithmetic"),
         (replace(OLD, module="machine"), "is not once in schedule.machine"),
     ],
     ids=["gone", "twice", "elsewhere"],
@@ -91,10 +92,11 @@ def test_a_mutant_whose_text_is_not_there_once_is_stale(mutant: Mutant, reason: 
     assert reason in result.reason
 
 
-@pytest.mark.parametrize("module", ["policy", "machine", "verifier"])
+@pytest.mark.parametrize("module", ["arithmetic", "policy", "machine", "verifier"])
 def test_a_change_that_changes_nothing_survives(module: str) -> None:
     before = "\nfrom __future__ import annotations\n"
-    claim, name = {"policy": (4, "closed form"), "machine": (0, "effects")}.get(module, (1, "use"))
+    killers = {"machine": (0, "effects"), "verifier": (1, "use")}
+    claim, name = killers.get(module, (4, "closed form"))
     mutant = Mutant("nothing", module, before, f"{before}# nothing\n", claim, name, "none")
     result = try_mutant(mutant, System())
     assert result.verdict is Verdict.MUTANT_SURVIVED
@@ -177,12 +179,16 @@ def test_the_agreement_compares_the_machine_with_the_local_check(name: str, unse
 
 
 def test_a_mutant_leaves_the_real_code_alone() -> None:
-    before = inspect.getsource(policy), policy.slot_local_target(1, 2, 3)
+    before = inspect.getsource(arithmetic), arithmetic.slot_local_target(1, 2, 3)
     mutated = apply(OLD, System())
-    assert mutated.policy.slot_local_target(1, 2, 3) == 0
-    assert (inspect.getsource(policy), policy.slot_local_target(1, 2, 3)) == before
+    assert mutated.arithmetic.slot_local_target(1, 2, 3) == 0
+    assert (inspect.getsource(arithmetic), arithmetic.slot_local_target(1, 2, 3)) == before
     assert before[1] == 1
+    assert mutated.arithmetic is not arithmetic
     assert mutated.policy is not policy
+    assert sys.modules["schedule.arithmetic"] is arithmetic
+    assert policy.slot_local(Ring(3, 2)).after[1][0].module == 1
+    assert mutated.policy.slot_local(Ring(3, 2)).after[1][0].module == 0
     assert (mutated.machine, mutated.verifier) == (machine, verifier)
 
 
@@ -202,6 +208,6 @@ def test_a_mutated_policy_makes_mutated_tables() -> None:
     assert [refills[0].slot for refills in false] == [0, 1, 0]
 
 
-@pytest.mark.parametrize("module", ["policy", "machine", "verifier"])
+@pytest.mark.parametrize("module", ["arithmetic", "policy", "machine", "verifier"])
 def test_the_true_code_has_no_counterexample(module: str) -> None:
     assert smallest(replace(OLD, module=module), System()) == "none"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import ctypes
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import count
 
@@ -15,6 +15,7 @@ from torch.utils.hooks import RemovableHandle
 from runtime import Offloaded
 from schedule import Ring, Schedule, policies
 from schedule.policy import NAMED
+from schedule.table import RUN, Moment, Refills
 
 WIDTH = 8
 
@@ -132,16 +133,54 @@ def fails(ring: Ring) -> bool:
     return 1 < ring.slots < ring.modules and ring.modules % ring.slots != 0
 
 
+def walk_in_order(schedule: Schedule, order: Iterable[int]) -> Iterator[tuple[int, Refills]]:
+    """For modules that run in this order, without the root: each one's step of the period, and
+    the refills on enter if a pass begins with it, as it does where a module is no later than the
+    one before. ``order`` must not reach the refills on leave, if there are any."""
+    number, before = -1, schedule.ring.modules
+    assert not any(schedule.leave)
+    for module in order:
+        begins = module <= before
+        number = (number + begins) % schedule.period
+        yield number * schedule.ring.modules + module, schedule.enter[number] if begins else ()
+        before = module
+
+
 def misses(schedule: Schedule, order: Iterable[int]) -> int:
     """How often a module is not resident if the modules run in this order, without the root."""
     holds: dict[int, int] = dict(schedule.preload)
     missed = 0
-    for module in order:
-        holds.update(schedule.before[module])
-        missed += holds.get(schedule.slot_of[module]) != module
-        holds[schedule.slot_of[module]] = module
-        holds.update(schedule.after[module])
+    for step, enter in walk_in_order(schedule, order):
+        slot, module = schedule.slot_of[step], step % schedule.ring.modules
+        holds.update(enter)
+        holds.update(schedule.before[step])
+        missed += holds.get(slot) != module
+        holds[slot] = module
+        holds.update(schedule.after[step])
     return missed
+
+
+def moments_of(schedule: Schedule, passes: int) -> list[Moment]:
+    """The walk over the preload and that many passes, which need not be whole periods."""
+    periods = -(-passes // schedule.period)
+    last = passes * schedule.ring.modules
+    return [moment for moment in schedule.walk(periods) if moment.step < last]
+
+
+def copies_in(schedule: Schedule, passes: int) -> int:
+    """How many refills that many passes issue, the preload apart."""
+    refills = [moment for moment in moments_of(schedule, passes) if moment.half != RUN]
+    return len(refills) - len(schedule.preload)
+
+
+def shares_slots(schedule: Schedule) -> bool:
+    """Whether several modules run from one slot."""
+    runs = {(slot, step % schedule.ring.modules) for step, slot in enumerate(schedule.slot_of)}
+    return len(runs) > len(set(schedule.slot_of))
+
+
+LOADS_EVERY_PASS = ("restart", "one_ahead", "on_demand")
+"""Policies that copy each module in the pass in which it runs."""
 
 
 # ---- what a model is
@@ -210,15 +249,18 @@ def poison_released(layers: Iterable[nn.Module], box: list[Offloaded]) -> list[i
     """Register hooks that overwrite a slot with 0xFF bytes (NaN) as soon as a module released
     it, unless the next module that runs from it is the same. To be called before offloading:
     forward hooks run in the order of registration, so these run before a refill. The result
-    collects the modules after which a slot was poisoned."""
+    collects the modules after which a slot was poisoned. Each module must run once a pass."""
     poisoned: list[int] = []
 
     def hook(index: int) -> Callable[..., None]:
+        passes = count()
+
         def poison(*_: object) -> None:
             offloaded = box[0]
             schedule = offloaded.schedule
-            slot = schedule.slot_of[index]
-            if schedule.next_user(schedule.users(), slot, index + 1) != index:
+            step = next(passes) % schedule.period * schedule.ring.modules + index
+            slot = schedule.slot_of[step]
+            if schedule.next_user(schedule.users(), slot, step + 1) != index:
                 offloaded.arena.slots[slot].fill_(0xFF)
                 poisoned.append(index)
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 import copy
 import io
 import pickle
-from collections.abc import Callable
-from itertools import product
+from collections.abc import Callable, Iterator
+from itertools import count, product
 
 import pytest
 import safetensors.torch
@@ -84,6 +84,7 @@ def test_in_its_run_every_parameter_lies_in_its_slot_and_outside_in_its_host_blo
         masters = dict(model.named_parameters())
         seen: dict[str, set[int]] = {}
         box: list[Offloaded] = []
+        runs = count()
 
         def look(
             running: int,
@@ -91,33 +92,33 @@ def test_in_its_run_every_parameter_lies_in_its_slot_and_outside_in_its_host_blo
             box: list[Offloaded],
             seen: dict[str, set[int]],
             masters: dict[str, nn.Parameter],
+            runs: Iterator[int],
         ) -> None:
-            arena = box[0].arena
+            arena, slot_of = box[0].arena, box[0].schedule.slot_of
+            slot = arena.slots[slot_of[next(runs) % len(slot_of)]]
             for index, layer in enumerate(model.layers):
                 for name, parameter in layer.named_parameters():
                     path = f"layers.{index}.{name}"
                     assert (parameter is masters[path]) == (index != running)
-                    slot = arena.slots[box[0].schedule.slot_of[index]]
                     assert inside(parameter, slot if index == running else arena.blocks[index])
                     seen.setdefault(path, set()).add(parameter.data_ptr())
 
         for index, layer in enumerate(model.layers):
             layer.down.register_forward_pre_hook(
-                lambda *_, index=index, model=model, box=box, seen=seen, masters=masters: look(
-                    index, model, box, seen, masters
-                )
+                lambda *_, args=(index, model, box, seen, masters, runs): look(*args)
             )
         with runtime.offload(model, slots=2, policy=schedule) as offloaded:
             box.append(offloaded)
-            outputs(model, batches(3))
+            outputs(model, batches(4))
         assert len(seen) == 5 * 4
-        assert all(len(addresses) == 2 for addresses in seen.values())
+        # Its master's, and one over each slot that it runs from.
+        assert all(len(addresses) == 1 + schedule.period for addresses in seen.values())
 
 
 def test_every_parameter_has_a_storage_of_its_own_of_just_its_size() -> None:
     model = stack(3, uneven=True)
     with runtime.offload(model, slots=2) as offloaded:
-        places = [place for places in offloaded.arena.places for place in places]
+        places = [place for one in offloaded.arena.sets.values() for place in one.places]
         tensors = [t for place in places for t in (place.host, place.device)]
         for tensor in tensors:
             assert tensor.untyped_storage().nbytes() == tensor.numel() * tensor.element_size()
@@ -152,7 +153,7 @@ def test_a_slot_is_as_large_as_the_largest_module_that_uses_it(modules: int, slo
         assert len(set(sizes)) == modules
         wanted = [
             max(
-                (size for s, size in zip(schedule.slot_of, sizes, strict=True) if s == slot),
+                (sizes[i % modules] for i, s in enumerate(schedule.slot_of) if s == slot),
                 default=0,
             )
             for slot in range(slots)
@@ -274,8 +275,9 @@ def test_views_into_one_storage_would_make_larger_files() -> None:
     model = stack(5, uneven=True)
     plain = len(saved(model, "pickle"))
     with runtime.offload(model, slots=2) as offloaded:
-        for places, block in zip(offloaded.arena.places, offloaded.arena.blocks, strict=True):
-            for place in places:
+        arena = offloaded.arena
+        for one, block in zip(arena.sets.values(), arena.blocks, strict=True):
+            for place in one.places:
                 at = (place.host.data_ptr() - block.data_ptr()) // 4
                 shape, stride = place.host.shape, place.host.stride()
                 place.host.data = block.view(torch.float32).as_strided(shape, stride, at)

@@ -29,6 +29,7 @@ from tests.runtime.models import (
     picture,
     same,
     stack,
+    walk_in_order,
     wrong,
 )
 
@@ -84,8 +85,11 @@ def test_any_order_reads_the_right_weights_and_misses_as_predicted(name: str) ->
         assert not found, (schedule, order)
         assert report.misses == misses(schedule, order), (schedule, order)
         assert report.runs == len(order)
-        afterwards = sum(len(schedule.after[i]) + len(schedule.before[i]) for i in order)
-        assert report.copies == report.misses + afterwards
+        scheduled = sum(
+            len(enter) + len(schedule.before[step]) + len(schedule.after[step])
+            for step, enter in walk_in_order(schedule, order)
+        )
+        assert report.copies == report.misses + scheduled
         seen += report.misses
     assert (seen == 0) == (name == "in order")
 

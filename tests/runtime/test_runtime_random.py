@@ -14,9 +14,10 @@ import runtime
 from runtime import Offloaded
 from runtime.unverified import offload_without_proof
 from schedule import Refill, Ring, Schedule, check
-from schedule.policy import derived_refills, first_users
+from schedule.arithmetic import first_users
+from schedule.policy import derived_refills
 from schedule.table import RUN
-from tests.runtime.models import Seer, batches, outputs, wrong
+from tests.runtime.models import Seer, batches, copies_in, moments_of, outputs, wrong
 
 PASSES = 3
 BOTH = (False, True)
@@ -33,10 +34,13 @@ Log = list[tuple[Seer, float]]
 
 @st.composite
 def schedules(draw: st.DrawFn) -> Schedule:
-    """Any slot map; its derived refills, perhaps one lost, or random ones in every half of every
-    boundary; any preload. Refills go into slots that some module uses."""
+    """Any slot map over a period of up to three passes; its derived refills, perhaps one lost, or
+    random ones in every half of every boundary; any preload. Refills go into slots that some
+    module uses."""
     modules, slots = draw(st.integers(1, 6)), draw(st.integers(1, 5))
-    slot_of = tuple(draw(st.lists(st.integers(0, slots - 1), min_size=modules, max_size=modules)))
+    passes = draw(st.sampled_from((1, 1, 2, 3)))
+    steps = modules * passes
+    slot_of = tuple(draw(st.lists(st.integers(0, slots - 1), min_size=steps, max_size=steps)))
     refill = st.builds(Refill, st.sampled_from(slot_of), st.integers(0, modules - 1))
     some = st.lists(refill, max_size=2).map(tuple)
 
@@ -44,25 +48,25 @@ def schedules(draw: st.DrawFn) -> Schedule:
         return tuple(draw(some) for _ in range(count))
 
     first = first_users(slot_of, slots)
-    preload = tuple(Refill(slot, first[slot]) for slot in sorted(set(slot_of)))
+    preload = tuple(Refill(slot, first[slot] % modules) for slot in sorted(set(slot_of)))
     if not draw(st.booleans()):
         preload = draw(st.lists(refill, max_size=6).map(tuple))
     enter = before = leave = None
     if draw(st.booleans()):
-        after = list(derived_refills(slot_of, first))
+        after = list(derived_refills(slot_of, first, modules))
         if draw(st.booleans()):
-            after[draw(st.integers(0, modules - 1))] = draw(some)
+            after[draw(st.integers(0, steps - 1))] = draw(some)
     else:
-        enter, before, after, leave = each(1), each(modules), each(modules), each(1)
+        enter, before, after, leave = each(passes), each(steps), each(steps), each(passes)
     return Schedule(
         ring=Ring(modules, slots),
         policy="random",
         slot_of=slot_of,
         preload=preload,
-        enter=enter or ((),),
-        before=before or ((),) * modules,
+        enter=enter or ((),) * passes,
+        before=before or ((),) * steps,
         after=tuple(after),
-        leave=leave or ((),),
+        leave=leave or ((),) * passes,
     )
 
 
@@ -71,7 +75,7 @@ def expected(schedule: Schedule, guard: bool) -> tuple[list[int], int, int]:
     walk over the tables."""
     holds: dict[int, int] = {}
     foreign, redundant = [], 0
-    for moment in schedule.walk(PASSES):
+    for moment in moments_of(schedule, PASSES):
         held = holds.get(moment.slot)
         if moment.half != RUN:
             redundant += held == moment.module
@@ -110,7 +114,7 @@ def test_without_guard_exactly_those_modules_read_foreign_weights(
     assert found == foreign
     assert (report.misses, report.redundant) == (missed, redundant)
     assert report.preloaded == len(schedule.preload)
-    assert report.copies == PASSES * schedule.copies
+    assert report.copies == copies_in(schedule, PASSES)
     assert report.verified == check(schedule).safe
     assert not (report.verified and found)
 
@@ -123,7 +127,7 @@ def test_with_guard_none_does(schedule: Schedule, root: bool) -> None:
     report = offloaded.report()
     assert found == foreign == []
     assert (report.misses, report.redundant) == (missed, redundant)
-    assert report.copies == PASSES * schedule.copies + missed
+    assert report.copies == copies_in(schedule, PASSES) + missed
 
 
 def test_the_strategy_draws_all_that_matters() -> None:
@@ -196,6 +200,6 @@ def chain() -> Schedule:
         preload=(Refill(0, 0),),
         enter=((),),
         before=((), ()),
-        after=derived_refills(slot_of, first_users(slot_of, 1)),
+        after=derived_refills(slot_of, first_users(slot_of, 1), 2),
         leave=((),),
     )

@@ -12,7 +12,8 @@ import runtime
 from runtime import Report
 from runtime.unverified import offload_without_proof
 from schedule import Policy, Ring, policies
-from schedule.policy import derived_refills, first_users
+from schedule.arithmetic import first_users
+from schedule.policy import derived_refills
 from tests.runtime.models import WIDTH, after_run, batches, outputs, stack
 
 LINEAR = (WIDTH + 1) * WIDTH * 4
@@ -240,6 +241,6 @@ def test_a_policy_object_of_a_user_is_named() -> None:
     with runtime.offload(stack(5), slots=3, policy=mine) as offloaded:
         slot_of = (0, 1, 1, 0, 1)
         assert offloaded.schedule.slot_of == slot_of
-        assert offloaded.schedule.after == derived_refills(slot_of, first_users(slot_of, 3))
+        assert offloaded.schedule.after == derived_refills(slot_of, first_users(slot_of, 3), 5)
         assert offloaded.report().policy == "mine"
         assert offloaded.report().bytes_slots == 2 * ALIGNED

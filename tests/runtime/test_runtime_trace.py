@@ -16,6 +16,7 @@ from schedule import Refill, Ring, Schedule
 from schedule.operations import Operation
 from schedule.program import Program, lower, lower_refills
 from tests.runtime.models import (
+    LOADS_EVERY_PASS,
     WIDTH,
     Stack,
     batches,
@@ -24,6 +25,7 @@ from tests.runtime.models import (
     named_schedules,
     outputs,
     stack,
+    walk_in_order,
 )
 
 SIZES = [(1, 1), (3, 1), (3, 2), (5, 2), (5, 3), (4, 4), (3, 5)]
@@ -59,9 +61,9 @@ def traced(model: nn.Module, offloaded: Offloaded, passes: int) -> list[Operatio
 def test_a_pass_issues_exactly_the_period_of_the_program(schedule: Schedule) -> None:
     model = stack(schedule.ring.modules)
     with runtime.offload(model, slots=schedule.ring.slots, policy=schedule) as offloaded:
-        for passes in (1, 3):
-            wanted = list(lower(schedule).period()) * passes
-            assert traced(model, offloaded, passes) == wanted
+        for periods in (1, 3):
+            wanted = list(lower(schedule).period()) * periods
+            assert traced(model, offloaded, periods * schedule.period) == wanted
         assert offloaded.report().misses == 0
 
 
@@ -71,7 +73,8 @@ def test_a_bare_list_issues_the_same() -> None:
         model = stack(schedule.ring.modules)
         slots = schedule.ring.slots
         with runtime.offload(model.layers, slots=slots, policy=schedule) as offloaded:
-            assert traced(model, offloaded, 2) == list(lower(schedule).period()) * 2
+            wanted = list(lower(schedule).period()) * 2
+            assert traced(model, offloaded, 2 * schedule.period) == wanted
 
 
 def test_the_preload_is_issued_once_while_wrapping(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -124,15 +127,15 @@ def by_hand(program: Program, schedule: Schedule, order: Sequence[int]) -> list[
     """The operations of modules that run in this order, with a reload at every miss."""
     holds = dict(schedule.preload)
     found: list[Operation] = []
-    for module in order:
-        slot = schedule.slot_of[module]
-        found += program.before[module]
-        holds.update(schedule.before[module])
+    for step, enter in walk_in_order(schedule, order):
+        slot, module = schedule.slot_of[step], step % schedule.ring.modules
+        found += lower_refills(enter) + program.before[step]
+        holds.update((*enter, *schedule.before[step]))
         if holds.get(slot) != module:
             found += lower_refills([Refill(slot, module)])
         holds[slot] = module
-        found += program.begin[module] + program.after[module]
-        holds.update(schedule.after[module])
+        found += program.begin[step] + program.after[step]
+        holds.update(schedule.after[step])
     return found
 
 
@@ -142,13 +145,15 @@ def test_at_a_miss_exactly_the_reload_comes_in_between(order: list[int]) -> None
         model = stack(3)
         with (
             torch.no_grad(),
-            runtime.offload(model, slots=2, policy=schedule) as offloaded,
+            runtime.offload(model.layers, slots=2, policy=schedule) as offloaded,
             offloaded.trace() as operations,
         ):
             for index in order:
                 model.layers[index](torch.zeros(1, WIDTH))
         assert operations == by_hand(lower(schedule), schedule, order)
-        assert offloaded.report().misses == misses(schedule, order) > 0
+        missed = offloaded.report().misses
+        assert missed == misses(schedule, order)
+        assert missed > 0 or schedule.policy in LOADS_EVERY_PASS, schedule
 
 
 def test_a_module_whose_slot_was_taken_by_an_inner_one_gets_it_back_with_a_wait() -> None:

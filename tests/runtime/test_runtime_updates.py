@@ -15,6 +15,7 @@ import runtime
 from runtime.arena import Arena
 from schedule import OffloadError, Refill, Ring, Schedule
 from tests.runtime.models import (
+    LOADS_EVERY_PASS,
     WIDTH,
     Stack,
     after_run,
@@ -115,7 +116,8 @@ def test_without_versions_resident_modules_are_stale(
         model = stack(schedule.ring.modules)
         wanted = updated(copy.deepcopy(model), update)
         with runtime.offload(model, slots=schedule.ring.slots, policy=schedule):
-            assert not same(updated(model, update), wanted), schedule
+            stale = not same(updated(model, update), wanted)
+            assert stale == (schedule.policy not in LOADS_EVERY_PASS), schedule
 
 
 def test_only_what_changed_and_is_resident_is_copied_again() -> None:
@@ -355,7 +357,8 @@ def test_what_a_module_writes_into_its_weights_is_kept() -> None:
                 for _ in range(3):
                     assert same(outputs(model, batches(1)), outputs(plain, batches(1))), schedule
                     assert_same_values(model.state_dict(), plain.state_dict())
-                kept = sum(not refills for refills in schedule.after)
+                copied = {refill.module for refills in schedule.after for refill in refills}
+                kept = 0 if schedule.policy in LOADS_EVERY_PASS else 4 - len(copied)
                 assert offloaded.report().misses >= 2 * kept  # their copies are old then
             assert_same_values(model.state_dict(), plain.state_dict())
 

@@ -140,7 +140,7 @@ def test_every_copy_and_run_has_its_fences_and_nothing_else(name: str) -> None:
             program = lower(schedule)
             assert not [fault for part in boundaries(program) for fault in fence_faults(part)]
             assert len(program.preload) == 4 * len(schedule.preload)
-            assert len(program.period()) == 4 * schedule.copies + 2 * modules
+            assert len(program.period()) == 4 * schedule.copies + 2 * modules * schedule.period
 
 
 def test_fences_at_every_boundary() -> None:

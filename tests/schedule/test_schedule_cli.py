@@ -138,16 +138,20 @@ def test_policies_with_sizes(capsys: pytest.CaptureFixture[str]) -> None:
         "balanced": ("VERIFIED", 30),
         "double_buffer": ("VERIFIED", 28),
         "single_buffer": ("VERIFIED", 27),
+        "rotating": ("VERIFIED", 30),
+        "restart": ("VERIFIED", 30),
+        "one_ahead": ("VERIFIED", 30),
+        "on_demand": ("VERIFIED", 30),
     }
 
 
 def test_policies_without_sizes_and_where_one_does_not_apply(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    assert len(call(capsys, "policies")[1].splitlines()) == 6
+    assert len(call(capsys, "policies")[1].splitlines()) == 10
     lines = call(capsys, "policies", *sized(3, 1))[1].splitlines()
-    (line,) = [line for line in lines if "needs more slots" in line]
-    assert line.startswith("double_buffer")
+    names = [line.split()[0] for line in lines if "needs more slots" in line]
+    assert names == ["double_buffer", "one_ahead"]
 
 
 @pytest.mark.parametrize(
