@@ -213,20 +213,22 @@ class Arena:
         )
 
     def unbind(self, module: int) -> None:
-        """Show the host masters in the module, with what the module wrote into its weights."""
-        self.keep_writes(module)
+        """Show the host masters in the module."""
         for place in self.places[module]:
             if place.shows is place.device:
                 place.parameters[place.name] = place.host
 
+    def was_written(self, module: int) -> bool:
+        """Whether the module's weights in the slot were written since they were last kept."""
+        return self._written[module] != self._device_version(module)
+
     def keep_writes(self, module: int) -> None:
         """What was written into the weights in the slot goes into the host masters, whose new
         version then makes the slot's copy old."""
-        if self._written[module] != self._device_version(module):
-            with torch.no_grad():
-                for place in self.places[module]:
-                    place.host.copy_(place.device)
-            self._written[module] = self._device_version(module)
+        with torch.no_grad():
+            for place in self.places[module]:
+                place.host.copy_(place.device)
+        self._written[module] = self._device_version(module)
 
     def _device_version(self, module: int) -> int:
         return sum(place.device._version for place in self.places[module])

@@ -36,13 +36,18 @@ class Hooks:
         self._handles: list[Any] = []
         self._removed = False
 
+    @property
+    def running(self) -> tuple[int, ...]:
+        """The modules that run now, the outermost first."""
+        return tuple(self._running)
+
     def remove(self) -> None:
         """Take the hooks out, and show the host masters in every module."""
         self._removed = True
         for handle in self._handles:
             handle.remove()
         for run in set(self._running):
-            self.interpreter.arena.unbind(run)
+            self.interpreter.unbind(run)
         self._running.clear()
 
     def register(self) -> None:
@@ -108,7 +113,7 @@ class Hooks:
         interpreter, ended = self.interpreter, None
         while ended != index:  # runs above it ended without their hook
             ended = self._running.pop()
-            interpreter.arena.unbind(ended)
+            interpreter.unbind(ended)
         self._mend(index)
         interpreter.issue(interpreter.after[index])
         self._give_back()
@@ -173,7 +178,7 @@ class Hooks:
         for run in set(self._running):
             # Those alive get their slots back when the inner run ends, if it does: until then
             # they show their host masters, since their slots may be refilled.
-            self.interpreter.arena.unbind(run)
+            self.interpreter.unbind(run)
         self._running = alive
 
 

@@ -11,12 +11,12 @@ from dataclasses import dataclass
 
 from runtime.arena import Arena
 from runtime.device import Action, Streams
-from schedule.operations import Copy, Operation, Record, Run, Wait
-from schedule.program import Program, lower_refills
+from schedule.operations import Copy, Issued, Operation, Record, Run, Wait, Write
+from schedule.program import BACK, RELOAD, WRITE, Program
 from schedule.ring import EMPTY
-from schedule.table import Refill
+from schedule.table import AFTER, BEFORE, ENTER, LEAVE, PRELOAD, RUN
 
-Bound = tuple[tuple[Operation, Action], ...]
+Bound = tuple[tuple[Issued, Action], ...]
 
 
 @dataclass(slots=True)
@@ -45,33 +45,25 @@ class Interpreter:
         self.arena, self.streams, self.slot_of = arena, streams, tuple(slot_of)
         self.content = [Content() for _ in arena.slots]
         self.counts = Counts()
-        self.log: list[Operation] | None = None
-        self.preload = self._bind(program.preload)
-        self.enter, self.before, self.begin, self.after, self.leave = (
-            tuple(map(self._bind, boundaries))
-            for boundaries in (
-                program.enter,
-                program.before,
-                program.begin,
-                program.after,
-                program.leave,
-            )
-        )
-        self.reload = tuple(
-            self._bind(lower_refills((Refill(slot, module),)))
-            for module, slot in enumerate(slot_of)
-        )
-        self.wait = tuple(
-            tuple(pair for pair in begin if isinstance(pair[0], Wait)) for begin in self.begin
-        )
+        self.log: list[Issued] | None = None
+        bound = {half: tuple(map(self._bind, part)) for half, part in program.parts().items()}
+        (self.preload,), self.enter, self.leave = bound[PRELOAD], bound[ENTER], bound[LEAVE]
+        self.before, self.begin, self.after = bound[BEFORE], bound[RUN], bound[AFTER]
+        self.reload, self.wait, self.write = bound[RELOAD], bound[BACK], bound[WRITE]
         self.slot = tuple(self.content[slot] for slot in slot_of)
 
     def issue(self, bound: Bound) -> None:
-        """Execute the operations, in order."""
+        """Execute the operations, in order. If one of them fails, none of them is traced."""
         for _, action in bound:
             action()
         if self.log is not None:
-            self.log.extend(operation for operation, _ in bound)
+            self.log.extend(issued for issued, _ in bound)
+
+    def unbind(self, module: int) -> None:
+        """Show the host masters in the module, with what the module wrote into its weights."""
+        if self.arena.was_written(module):
+            self.issue(self.write[module])
+        self.arena.unbind(module)
 
     def forget(self) -> None:
         """Take no slot's content for current: the next run of each module loads it again."""
@@ -80,7 +72,7 @@ class Interpreter:
 
     def drop(self) -> None:
         """Give up the actions, and with them the blocks and slots that they hold."""
-        self.preload, self.reload, self.wait = (), (), ()
+        self.preload, self.reload, self.wait, self.write = (), (), (), ()
         self.enter = self.before = self.begin = self.after = self.leave = ()
 
     def holds(self, module: int) -> bool:
@@ -88,8 +80,8 @@ class Interpreter:
         content = self.slot[module]
         return content.module == module and content.version == self.arena.version(module)
 
-    def _bind(self, operations: Iterable[Operation]) -> Bound:
-        return tuple((operation, self._action(operation)) for operation in operations)
+    def _bind(self, listing: Iterable[Issued]) -> Bound:
+        return tuple((issued, self._action(issued.operation)) for issued in listing)
 
     def _action(self, operation: Operation) -> Action:
         match operation:
@@ -99,6 +91,8 @@ class Interpreter:
                 return lambda: self.arena.bind(module)
             case Copy(stream, slot, module):
                 return self._copy(stream, slot, module)
+            case Write(module):
+                return lambda: self.arena.keep_writes(module)
 
     def _copy(self, stream: str, slot: int, module: int) -> Action:
         size = self.arena.layouts[module].size
