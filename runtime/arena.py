@@ -79,6 +79,11 @@ class DeviceSet:
         self.written = self.version
 
     @property
+    def was_written(self) -> bool:
+        """Whether the weights in the slot were written since they were last kept."""
+        return self.written != self.version
+
+    @property
     def version(self) -> int:
         return sum(place.device._version for place in self.places)
 
@@ -235,8 +240,7 @@ class Arena:
         )
 
     def unbind(self, weights: DeviceSet) -> None:
-        """Show the host masters in the module, with what the module wrote into its weights."""
-        self.keep_writes(weights)
+        """Show the host masters in the module."""
         for place in weights.places:
             if place.shows is place.device:
                 place.parameters[place.name] = place.host
@@ -244,11 +248,10 @@ class Arena:
     def keep_writes(self, weights: DeviceSet) -> None:
         """What was written into the weights in the slot goes into the host masters, whose new
         version then makes the slot's copy old."""
-        if weights.written != weights.version:
-            with torch.no_grad():
-                for place in weights.places:
-                    place.host.copy_(place.device)
-            weights.written = weights.version
+        with torch.no_grad():
+            for place in weights.places:
+                place.host.copy_(place.device)
+        weights.written = weights.version
 
     def in_slot(self, weights: DeviceSet, tensor: torch.Tensor) -> bool:
         """Whether the tensor's bytes lie in the slot of these weights."""

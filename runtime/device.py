@@ -12,7 +12,7 @@ from collections.abc import Callable
 import torch
 
 from schedule.errors import OffloadError
-from schedule.operations import COMPUTE, Event, Record, Wait
+from schedule.operations import COMPUTE, HOST, Event, Record, Wait
 
 Action = Callable[[], None]
 
@@ -48,11 +48,13 @@ class AcceleratorStreams:
         self._events: dict[Event, torch.Event] = {}
 
     def fence(self, operation: Record | Wait) -> Action:
-        """Record the operation's event on its stream, or let the stream wait for it. An event
-        is made once and recorded again and again; a wait takes its latest record."""
+        """Record the operation's event on its stream, or let the stream (or the host) wait for
+        it. An event is made once and recorded again and again; a wait takes its latest record."""
         if operation.event not in self._events:
             self._events[operation.event] = torch.Event(device=self.device)
         event, stream = self._events[operation.event], self._stream(operation.stream)
+        if operation.stream == HOST:
+            return event.synchronize
         if isinstance(operation, Record):
             return lambda: stream().record_event(event) and None
         return lambda: stream().wait_event(event)

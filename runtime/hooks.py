@@ -42,13 +42,18 @@ class Hooks:
         self._handles: list[Any] = []
         self._removed = False
 
+    @property
+    def running(self) -> tuple[int, ...]:
+        """The steps whose modules are running, the outermost first."""
+        return tuple(step.position for step in self._running)
+
     def remove(self) -> None:
         """Take the hooks out, and show the host masters in every module."""
         self._removed = True
         for handle in self._handles:
             handle.remove()
         for run in set(self._running):
-            self.interpreter.arena.unbind(run.weights)
+            self.interpreter.unbind(run)
         self._running.clear()
 
     def register(self) -> None:
@@ -120,9 +125,9 @@ class Hooks:
             return  # it never arrived: the guard refused it, or close() came during this call
         interpreter, ended = self.interpreter, self._running.pop()
         while ended.module != index:  # runs above it ended without their hook
-            interpreter.arena.unbind(ended.weights)
+            interpreter.unbind(ended)
             ended = self._running.pop()
-        interpreter.arena.unbind(ended.weights)
+        interpreter.unbind(ended)
         self._mend(index)
         interpreter.issue(ended.after)
         self._give_back()
@@ -195,7 +200,7 @@ class Hooks:
         for run in set(self._running):
             # Those alive get their slots back when the inner run ends, if it does: until then
             # they show their host masters, since their slots may be refilled.
-            self.interpreter.arena.unbind(run.weights)
+            self.interpreter.unbind(run)
         self._running = alive
 
 

@@ -6,17 +6,16 @@ actions. What belongs to which boundary, and in which order, was decided by the 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 from runtime.arena import Arena, DeviceSet
 from runtime.device import Action, Streams
-from schedule.operations import Copy, Operation, Record, Run, Wait
-from schedule.program import Program, lower_refills
+from schedule.operations import Copy, Issued, Listing, Operation, Record, Run, Wait, Write
+from schedule.program import BACK, RELOAD, WRITE, Program
 from schedule.ring import EMPTY
-from schedule.table import RUN, Moment, Refill, Schedule
+from schedule.table import AFTER, BEFORE, ENTER, LEAVE, PRELOAD, RUN, Moment, Schedule
 
-Bound = tuple[tuple[Operation, Action], ...]
+Bound = tuple[tuple[Issued, Action], ...]
 
 
 @dataclass(slots=True)
@@ -40,11 +39,14 @@ class Counts:
 class Step:
     """One step of the period, with its actions.
 
-    module, slot: what runs, and from where.     weights: its Parameters over that slot.
-    content: what the slot holds.                before, begin, after: its boundary's operations.
+    position: in the period.                     module, slot: what runs, and from where.
+    weights: its Parameters over that slot.      content: what the slot holds.
+    before, begin, after: its boundary's operations.
     reload: the refill of the module outside the schedule.     wait: begin without its run.
+    write: the host's write of what the module wrote into its weights.
     """
 
+    position: int
     module: int
     slot: int
     weights: DeviceSet
@@ -54,6 +56,7 @@ class Step:
     after: Bound
     reload: Bound
     wait: Bound
+    write: Bound
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -74,44 +77,50 @@ class Interpreter:
         self.arena, self.streams = arena, streams
         self.content = [Content() for _ in arena.slots]
         self.counts = Counts()
-        self.log: list[Operation] | None = None
-        self.preload = self._bind(program.preload)
-        reload = {pair: self._reload(*pair) for pair in arena.sets}
-        steps = [
-            self._step(program, reload[moment.module, moment.slot], moment)
-            for moment in schedule.walk(1)
-            if moment.half == RUN
-        ]
-        ends = zip(program.enter, program.leave, strict=True)
+        self.log: list[Issued] | None = None
+        parts = program.parts()
+        (preload,) = parts[PRELOAD]
+        self.preload = self._bind(preload)
+        runs = [moment for moment in schedule.walk(1) if moment.half == RUN]
+        steps = [self._step(parts, run) for run in runs]
+        ends = zip(parts[ENTER], parts[LEAVE], strict=True)
         modules = schedule.ring.modules
         self.passes = tuple(
             Pass(self._bind(enter), tuple(steps[start : start + modules]), self._bind(leave))
             for start, (enter, leave) in zip(range(0, len(steps), modules), ends, strict=True)
         )
 
-    def _step(self, program: Program, reload: Bound, run: Moment) -> Step:
-        begin = self._bind(program.begin[run.step])
+    def _step(self, parts: dict[str, tuple[Listing, ...]], run: Moment) -> Step:
+        bound = {
+            half: self._bind(parts[half][run.step], run)
+            for half in (BEFORE, RUN, AFTER, RELOAD, BACK, WRITE)
+        }
         return Step(
+            position=run.step,
             module=run.module,
             slot=run.slot,
             weights=self.arena.sets[run.module, run.slot],
             content=self.content[run.slot],
-            before=self._bind(program.before[run.step]),
-            begin=begin,
-            after=self._bind(program.after[run.step]),
-            reload=reload,
-            wait=tuple(pair for pair in begin if isinstance(pair[0], Wait)),
+            before=bound[BEFORE],
+            begin=bound[RUN],
+            after=bound[AFTER],
+            reload=bound[RELOAD],
+            wait=bound[BACK],
+            write=bound[WRITE],
         )
 
-    def _reload(self, module: int, slot: int) -> Bound:
-        return self._bind(lower_refills((Refill(slot, module),)))
-
     def issue(self, bound: Bound) -> None:
-        """Execute the operations, in order."""
+        """Execute the operations, in order. If one of them fails, none of them is traced."""
         for _, action in bound:
             action()
         if self.log is not None:
-            self.log.extend(operation for operation, _ in bound)
+            self.log.extend(issued for issued, _ in bound)
+
+    def unbind(self, step: Step) -> None:
+        """Show the host masters in the module, with what the module wrote into its weights."""
+        if step.weights.was_written:
+            self.issue(step.write)
+        self.arena.unbind(step.weights)
 
     def forget(self) -> None:
         """Take no slot's content for current: the next run of each module loads it again."""
@@ -127,10 +136,11 @@ class Interpreter:
         content, module = step.content, step.module
         return content.module == module and content.version == self.arena.version(module)
 
-    def _bind(self, operations: Iterable[Operation]) -> Bound:
-        return tuple((operation, self._action(operation)) for operation in operations)
+    def _bind(self, listing: Listing, run: Moment | None = None) -> Bound:
+        return tuple((issued, self._action(issued.operation, run)) for issued in listing)
 
-    def _action(self, operation: Operation) -> Action:
+    def _action(self, operation: Operation, run: Moment | None) -> Action:
+        """What the operation does; at a step, of that step's module."""
         match operation:
             case Record() | Wait():
                 return self.streams.fence(operation)
@@ -139,6 +149,9 @@ class Interpreter:
                 return lambda: self.arena.bind(weights)
             case Copy(stream, slot, module):
                 return self._copy(stream, slot, module)
+            case Write(module) if run is not None:
+                written = self.arena.sets[module, run.slot]
+                return lambda: self.arena.keep_writes(written)
 
     def _copy(self, stream: str, slot: int, module: int) -> Action:
         size = self.arena.layouts[module].size

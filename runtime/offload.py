@@ -23,13 +23,15 @@ from runtime.report import Report, megabytes
 from runtime.select import Selection, select, tensors_that_stay
 from schedule import policies
 from schedule.arithmetic import Target
-from schedule.errors import OffloadError
+from schedule.errors import OffloadError, ProgramError
+from schedule.faults import explain
 from schedule.loading import load
-from schedule.operations import Operation
+from schedule.order import order
 from schedule.policy import Policy, of_target
-from schedule.program import lower
+from schedule.program import Program, lower
 from schedule.ring import Ring
 from schedule.table import Schedule
+from schedule.trace import Trace
 from schedule.verifier import Verified, check, verify
 
 AnyPolicy = str | Policy | Target | Schedule | Verified | None
@@ -67,10 +69,18 @@ def offload(
     selection = select(model, layers)
     schedule = schedule_for(policy, Ring(len(selection.modules), slots))
     verify(schedule)
+    _require_ordered(lower(schedule), schedule.ring.modules)
     offloaded = Offloaded(selection, schedule, on_miss, True, streams_of(device))
     if log.isEnabledFor(logging.INFO):
         log.info("%s", _choice(offloaded, policy))
     return offloaded
+
+
+def _require_ordered(program: Program, modules: int) -> None:
+    """ProgramError unless the program's own fences order it, from an empty device on."""
+    ordering = order(program.listing(2), program.streams)
+    if not ordering.safe:
+        raise ProgramError(explain(ordering, ordering.faults[0], modules))
 
 
 def schedule_for(policy: AnyPolicy, ring: Ring) -> Schedule:
@@ -134,7 +144,7 @@ class Offloaded:
         self._moved: list[tuple[dict[str, torch.Tensor], str, torch.device]] = []
         self._hooks: Hooks | None = None
         self._closed = False
-        program = lower(schedule)
+        self.program = lower(schedule)
         # Arena and masters outside inference mode: their version counters are the guard's.
         with torch.inference_mode(False), torch.no_grad():
             self.arena = Arena(layouts, schedule, streams.device)
@@ -143,7 +153,7 @@ class Offloaded:
                 for module, layout in enumerate(layouts):
                     self.arena.adopt(module, streams.host_block(layout.size))
                 self._move_the_rest()
-                self._interpreter = Interpreter(program, schedule, self.arena, streams)
+                self._interpreter = Interpreter(self.program, schedule, self.arena, streams)
                 self._interpreter.issue(self._interpreter.preload)
                 self._preloaded = self._interpreter.counts.copies
                 self._hooks = Hooks(selection, self._interpreter, on_miss)
@@ -194,16 +204,21 @@ class Offloaded:
         )
 
     @contextmanager
-    def trace(self) -> Iterator[list[Operation]]:
-        """Collect the program's operations, as they are issued, while the context is open."""
-        operations: list[Operation] = []
-        outer, self._interpreter.log = self._interpreter.log, operations
+    def trace(self) -> Iterator[Trace]:
+        """Collect the program's operations, as they are issued, while the context is open. Its
+        ``save(path)`` writes them to a file that ``python -m schedule audit`` checks."""
+        interpreter, hooks = self._interpreter, self._hooks
+        assert hooks is not None, "a wrapped model has hooks"
+        holds = tuple(content.module for content in interpreter.content)
+        device, running = str(self.streams.device), hooks.running
+        trace = Trace(device, self.schedule, holds, running, self.program.streams)
+        outer, interpreter.log = interpreter.log, trace.issued
         try:
-            yield operations
+            yield trace
         finally:
-            self._interpreter.log = outer
+            interpreter.log = outer
             if outer is not None:
-                outer.extend(operations)
+                outer.extend(trace.issued)
 
     def refresh(self) -> None:
         """Load every module again before it next runs. Needed after writes that torch does not

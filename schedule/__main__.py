@@ -1,4 +1,4 @@
-"""``python -m schedule policies | check | show | diff``.
+"""``python -m schedule policies | check | show | diff | audit``.
 
 Exit codes: 0 safe, 1 violated, 2 bad input.
 """
@@ -11,12 +11,14 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
+from schedule.audit import audit, compare
 from schedule.faults import groups
 from schedule.loading import load
 from schedule.policy import NAMED, Policy
 from schedule.ring import Ring
-from schedule.table import Schedule
 from schedule.timeline import show, show_violation
+from schedule.trace import tables_json
+from schedule.tracefile import read
 from schedule.verifier import Findings, Lint, Violation, check
 
 SAFE, VIOLATED, BAD_INPUT = 0, 1, 2
@@ -55,6 +57,9 @@ def _parser() -> argparse.ArgumentParser:
     one = command("diff", run_diff, "where two policies differ at these sizes")
     one.add_argument("first", help=any_policy)
     one.add_argument("second", help=any_policy)
+    one = command("audit", run_audit, "does a real run's trace fit its schedule?", False)
+    one.add_argument("file", help="what offloaded.trace() saved")
+    one.add_argument("--policy", help=f"{any_policy}; a trace of another schedule is an error")
     return parser
 
 
@@ -124,7 +129,7 @@ def run_show(chosen: argparse.Namespace) -> int:
         raise ValueError(f"--passes must be at least 1, got {chosen.passes}")
     findings = _findings(chosen.policy, chosen)
     if chosen.json:
-        _print_json(_findings_json(findings) | {"schedule": _schedule_json(findings.schedule)})
+        _print_json(_findings_json(findings) | {"schedule": tables_json(findings.schedule)})
     else:
         print(show(findings, chosen.passes))
         for violation in findings.violations:
@@ -135,7 +140,7 @@ def run_show(chosen: argparse.Namespace) -> int:
 def run_diff(chosen: argparse.Namespace) -> int:
     """Every table entry in which the two schedules differ. Differing is no error."""
     first, second = (_findings(name, chosen) for name in (chosen.first, chosen.second))
-    tables = [_schedule_json(findings.schedule) for findings in (first, second)]
+    tables = [tables_json(findings.schedule) for findings in (first, second)]
     rows = [
         {"table": name, "at": at, "first": a, "second": b}
         for name in ("slot_of", "preload", "enter", "before", "after", "leave")
@@ -156,6 +161,19 @@ def run_diff(chosen: argparse.Namespace) -> int:
     if not rows:
         print("the same schedule")
     return SAFE
+
+
+def run_audit(chosen: argparse.Namespace) -> int:
+    """The first event of a trace that does not fit, and what was allowed there."""
+    trace = read(chosen.file)
+    policy = None if chosen.policy is None else load(chosen.policy)
+    compare(trace.schedule, chosen.modules, chosen.slots, policy)
+    audited = audit(trace)
+    if chosen.json:
+        _print_json(audited.as_json())
+    else:
+        print(audited)
+    return SAFE if audited.fits else VIOLATED
 
 
 def _findings(name: str, chosen: argparse.Namespace) -> Findings:
@@ -216,18 +234,6 @@ def _violation_json(violation: Violation) -> dict[str, Any]:
 
 def _lint_json(lint: Lint) -> dict[str, Any]:
     return {"refill": lint.refill._asdict(), "sentence": lint.sentence}
-
-
-def _schedule_json(schedule: Schedule) -> dict[str, Any]:
-    def refills(found: Any) -> list[dict[str, int]]:
-        return [refill._asdict() for refill in found]
-
-    tables = ("enter", "before", "after", "leave")
-    return {
-        "slot_of": list(schedule.slot_of),
-        "preload": refills(schedule.preload),
-        **{name: [refills(found) for found in getattr(schedule, name)] for name in tables},
-    }
 
 
 def _print_json(value: Any) -> None:

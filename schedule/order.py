@@ -8,11 +8,12 @@ tables, which a walk over integers writes in place; the proofs execute it with s
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, Self
 
 from schedule.operations import (
+    COMPUTE,
     HOST,
     ONE_COPY_STREAM,
     Copy,
@@ -23,6 +24,7 @@ from schedule.operations import (
     Streams,
     Wait,
     Write,
+    landed,
 )
 from schedule.ring import EMPTY
 from schedule.tasks import (
@@ -102,6 +104,31 @@ def start() -> State:
     """Nothing was issued."""
     clock, record, copied, read, reading = (Ledger(NOTHING) for _ in range(5))
     return State(clock, record, copied, read, Ledger(EMPTY), reading)
+
+
+def somewhere(holds: Sequence[int], modules: int, streams: Streams = ONE_COPY_STREAM) -> State:
+    """Between two boundaries of a run of which nothing else is known. holds: by slot, the module
+    of its latest copy.
+
+    Claim 5's invariant allows no weaker state. It says that ``landed`` of a slot stands for all
+    copies into it; that, if there is only one copy stream, this stream comes after them; and that
+    runs are on the compute stream alone. So every slot's last copy may still be under way, every
+    run may not have ended, every block may be being read, and the host waited for nothing.
+    Copies into different slots are on streams of their own here, so that what covers one of them
+    covers no other.
+    """
+    state, one = start(), streams.copies[0] if len(streams.copies) == 1 else None
+    past = {f"before, into slot {slot}": 1 for slot in range(len(holds))}
+    for stream in streams.names:
+        state.clock.put(stream, {stream: 1, **(past if stream == one else NOTHING)})
+    for slot, (module, (name, tick)) in enumerate(zip(holds, past.items(), strict=True)):
+        state.copied.put(slot, {name: tick})
+        state.record.put(landed(slot), {name: tick})
+        state.read.put(slot, {COMPUTE: 1})
+        state.content.put(slot, module)
+    for module in range(modules):
+        state.reading.put(module, {streams.of(module): 1})
+    return state
 
 
 def later(first: Clock, second: Clock) -> Clock:
@@ -242,4 +269,4 @@ def _walk(written: Tasks, state: State) -> Iterable[Fault]:
             yield Fault(conflict.property, number, earlier)
 
 
-__all__ = ["ORDERING", "Ordering", "advance", "order", "start"]
+__all__ = ["ORDERING", "Ordering", "advance", "order", "somewhere", "start"]

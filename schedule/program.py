@@ -34,6 +34,10 @@ from schedule.table import AFTER, BEFORE, ENTER, LEAVE, PRELOAD, RUN, Boundary, 
 CAPTURE, REPLAY = "capture", "replay"
 """Halves of a captured program, beside those of a schedule."""
 
+RELOAD, BACK, WRITE = "reload", "back", "write"
+"""Halves of what the runtime adds: the refill of a module that is missed; the wait of a module
+that gets its slot back, because others ran inside its run; the host's write of a module's block."""
+
 
 @dataclass(frozen=True, slots=True)
 class Program:
@@ -64,6 +68,31 @@ class Program:
         each = (issued for number in range(periods) for issued in self._period(number))
         return (*preload, *each)
 
+    def parts(self) -> dict[str, tuple[Listing, ...]]:
+        """By half, the operations of each of its boundaries: all that a run may issue, what the
+        runtime adds at a miss or for a write included. Steps are positions in the period."""
+        modules = len(self.begin) // len(self.enter)
+        own = [Refill(run.slot, run.module) for run in map(_run_of, self.begin)]
+        by_step = {
+            BEFORE: self.before,
+            RUN: self.begin,
+            AFTER: self.after,
+            RELOAD: [lower_refill(refill, self.streams) for refill in own],
+            BACK: [operations[:-1] for operations in self.begin],
+            WRITE: [lower_write(refill.module, self.streams) for refill in own],
+            PRELOAD: [self.preload],
+        }
+        parts = {
+            half: tuple(_at(half, step, found) for step, found in enumerate(boundaries))
+            for half, boundaries in by_step.items()
+        }
+        for half, boundaries, first in (ENTER, self.enter, 0), (LEAVE, self.leave, modules - 1):
+            parts[half] = tuple(
+                _at(half, number * modules + first, found)
+                for number, found in enumerate(boundaries)
+            )
+        return parts
+
     def _period(self, period: int) -> Iterator[Issued]:
         steps = len(self.begin)
         modules = steps // len(self.enter)
@@ -85,6 +114,16 @@ class Program:
 
     def __str__(self) -> str:
         return "\n".join(map(str, self.preload + self.period()))
+
+
+def _at(half: str, step: int, operations: Operations) -> Listing:
+    return tuple(Issued(operation, Boundary(half, step)) for operation in operations)
+
+
+def _run_of(begin: Operations) -> Run:
+    run = begin[-1]
+    assert isinstance(run, Run), "a module's waits, then its run"
+    return run
 
 
 def lower(schedule: Schedule, streams: Streams = ONE_COPY_STREAM) -> Program:
@@ -142,6 +181,15 @@ def lower_refill(refill: Refill, streams: Streams = ONE_COPY_STREAM) -> Operatio
     )
 
 
+def lower_write(module: int, streams: Streams = ONE_COPY_STREAM) -> Operations:
+    """The host's write of a module's block, with the fence that it needs."""
+    stream = streams.of(module)
+    drained = Event("drained", streams.copies.index(stream))
+    # Block: a copy that was issued may still be reading the block, or not even have begun. The
+    # host runs ahead, so it waits itself, until the stream that copies this module is drained.
+    return Record(stream, drained), Wait(HOST, drained), Write(module)
+
+
 @dataclass(frozen=True, slots=True)
 class CapturedProgram:
     """A pass captured once and replayed.
@@ -194,14 +242,6 @@ def lower_captured(schedule: Schedule, streams: Streams = ONE_COPY_STREAM) -> Ca
         replay=(*join, Replay(COMPUTE, GRAPH), *(Record(COMPUTE, landed(s)) for s in slots)),
         streams=streams,
     )
-
-
-def lower_write(module: int, streams: Streams = ONE_COPY_STREAM) -> Operations:
-    """The host writes into a module's block: no copy may be reading it any more."""
-    stream = streams.of(module)
-    drained = Event("drained", streams.copies.index(stream))
-    # The host runs ahead: a copy that it issued long ago may still be under way.
-    return Record(stream, drained), Wait(HOST, drained), Write(module)
 
 
 def lower_join(streams: Streams = ONE_COPY_STREAM) -> Operations:

@@ -12,13 +12,38 @@ import pytest
 import torch
 
 from runtime import Offloaded, device, offload
+from runtime.arena import DeviceSet
 from runtime.device import AcceleratorStreams, InlineStreams, streams_of
 from runtime.hooks import RAISE, RELOAD
 from runtime.select import select
 from schedule import OffloadError, Refill, Ring, Schedule, policies
-from schedule.operations import COMPUTE, COPY, RAN, Copy, Operation, Record, Run, Wait, landed
+from schedule.audit import audit
+from schedule.operations import (
+    COMPUTE,
+    COPY,
+    HOST,
+    RAN,
+    Copy,
+    Event,
+    Operation,
+    Record,
+    Run,
+    Wait,
+    Write,
+    landed,
+)
 from schedule.program import lower
-from tests.runtime.models import WIDTH, Stack, batches, named_schedules, outputs, same, stack
+from schedule.table import Boundary
+from tests.runtime.models import (
+    WIDTH,
+    Stack,
+    batches,
+    before_run,
+    named_schedules,
+    outputs,
+    same,
+    stack,
+)
 
 Note = tuple[object, ...]
 CPU = torch.device("cpu")
@@ -59,8 +84,11 @@ class FakeStream:
 
 class FakeEvent:
     def __init__(self, machine: Machine) -> None:
-        self.number = len(machine.events)
+        self.machine, self.number = machine, len(machine.events)
         machine.events.append(self)
+
+    def synchronize(self) -> None:
+        self.machine.told.append(("wait", HOST, self.number))
 
 
 @pytest.fixture
@@ -113,11 +141,12 @@ def translated(operations: Any, offloaded: Offloaded, numbers: dict[object, int]
             case Copy(stream, slot, module):
                 slot_, block = arena.slots[slot].data_ptr(), arena.blocks[module].data_ptr()
                 found.append(("copy", stream, slot_, block))
-            case Run():
-                pass  # the module itself
+            case Run() | Write():
+                pass  # the module itself; the host itself
     return found
 
 
+DRAINED = Event("drained", 0)
 SIZES = [(1, 1), (3, 1), (3, 2), (5, 3), (4, 4), (3, 5)]
 SCHEDULES = [schedule for size in SIZES for schedule in named_schedules(Ring(*size))]
 
@@ -147,7 +176,8 @@ def test_the_streams_are_told_the_program_operation_for_operation(
 
 
 def test_events_and_streams_are_made_once_while_wrapping(machine: Machine) -> None:
-    """One event for what ran, one for each slot that is ever copied into; one stream."""
+    """One event for what ran, one for each slot that is ever copied into, one for what was
+    copied; one stream."""
     for schedule in SCHEDULES:
         machine.events.clear()
         del machine.streams[1:]
@@ -156,7 +186,7 @@ def test_events_and_streams_are_made_once_while_wrapping(machine: Machine) -> No
             events, streams = list(machine.events), list(machine.streams)
             assert [stream.name for stream in streams] == [COMPUTE, COPY]
             used = set(schedule.slot_of)
-            assert event_numbers(machine, offloaded).keys() == {RAN, *map(landed, used)}
+            assert event_numbers(machine, offloaded).keys() == {RAN, DRAINED, *map(landed, used)}
             outputs(model, batches(2))
             with torch.no_grad():
                 for index in (0, 0, *reversed(range(schedule.ring.modules))):
@@ -171,9 +201,9 @@ def test_at_a_miss_the_reload_is_fenced_like_every_refill(machine: Machine) -> N
     with accelerated(model, policies.chain(Ring(3, 2)), RELOAD) as offloaded:
         numbers = event_numbers(machine, offloaded)
         machine.told.clear()
-        with torch.no_grad(), offloaded.trace() as operations:
+        with torch.no_grad(), offloaded.trace() as trace:
             model.layers[2](torch.zeros(1, WIDTH))
-        assert operations[:6] == [
+        assert trace.operations[:6] == [
             Record(COMPUTE, RAN),
             Wait(COPY, RAN),
             Copy(COPY, 0, 2),
@@ -181,7 +211,44 @@ def test_at_a_miss_the_reload_is_fenced_like_every_refill(machine: Machine) -> N
             Wait(COMPUTE, landed(0), 2),
             Run(COMPUTE, 0, 2),
         ]
-        assert machine.told == translated(operations, offloaded, numbers)
+        assert machine.told == translated(trace.operations, offloaded, numbers)
+
+
+def test_what_a_module_wrote_is_kept_when_no_copy_can_read_its_block_any_more(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The host waits for the copy stream, and only then writes into the block; a run that writes
+    nothing makes it wait for nothing."""
+    model = stack(3)
+    weight = model.layers[1].up.weight
+    with accelerated(model, policies.chain(Ring(3, 2)), RELOAD) as offloaded:
+        keep = offloaded.arena.keep_writes
+
+        def noted(weights: DeviceSet) -> None:
+            before = weight.clone()
+            keep(weights)
+            assert not torch.equal(weight, before)
+            machine.told.append(("write", weights.module))
+
+        monkeypatch.setattr(offloaded.arena, "keep_writes", noted)
+        numbers = event_numbers(machine, offloaded)
+        outputs(model, batches(1))
+        assert not [note for note in machine.told if note[0] == "write" or note[1] == HOST]
+        handle = before_run(model.layers[1].down, lambda: model.layers[1].up.weight.add_(1))
+        machine.told.clear()
+        with offloaded.trace() as trace:
+            outputs(model, batches(1))
+        handle.remove()
+        at = machine.told.index(("write", 1))
+        fence = [("record", COPY, numbers[DRAINED]), ("wait", HOST, numbers[DRAINED])]
+        assert machine.told[at - 2 : at] == fence
+        assert [note for note in machine.told if note[1] == HOST] == fence[1:]
+        assert [one.operation for one in trace.issued if one.boundary == Boundary("write", 1)] == [
+            Record(COPY, DRAINED),
+            Wait(HOST, DRAINED),
+            Write(1),
+        ]
+        assert audit(trace).fits
 
 
 def test_the_compute_stream_is_the_one_that_is_current_at_each_call(machine: Machine) -> None:
@@ -323,6 +390,6 @@ def test_a_refill_outside_of_the_schedule_is_bound_for_every_module(machine: Mac
         (only,) = interpreter.passes
         for module, step in enumerate(only.steps):
             slot = offloaded.schedule.slot_of[module]
-            (copy,) = [op for op, _ in step.reload if isinstance(op, Copy)]
+            (copy,) = [one.operation for one, _ in step.reload if isinstance(one.operation, Copy)]
             assert (copy.slot, copy.module) == Refill(slot, module)
     assert machine.events

@@ -13,8 +13,9 @@ from runtime import Offloaded
 from runtime.interpreter import Interpreter
 from runtime.unverified import offload_without_proof
 from schedule import Refill, Ring, Schedule
-from schedule.operations import Operation
+from schedule.operations import Issued, Operation
 from schedule.program import Program, lower, lower_refills
+from schedule.table import Moment
 from tests.runtime.models import (
     LOADS_EVERY_PASS,
     WIDTH,
@@ -50,9 +51,9 @@ def everywhere(modules: int = 3) -> Schedule:
 
 
 def traced(model: nn.Module, offloaded: Offloaded, passes: int) -> list[Operation]:
-    with offloaded.trace() as operations:
+    with offloaded.trace() as trace:
         outputs(model, batches(passes))
-    return operations
+    return trace.operations
 
 
 @pytest.mark.parametrize(
@@ -81,8 +82,8 @@ def test_the_preload_is_issued_once_while_wrapping(monkeypatch: pytest.MonkeyPat
     issued: list[Operation] = []
     plain = Interpreter.issue
 
-    def issue(self: Interpreter, bound: Sequence[tuple[Operation, object]]) -> None:
-        issued.extend(operation for operation, _ in bound)
+    def issue(self: Interpreter, bound: Sequence[tuple[Issued, object]]) -> None:
+        issued.extend(one.operation for one, _ in bound)
         plain(self, bound)
 
     monkeypatch.setattr(Interpreter, "issue", issue)
@@ -99,8 +100,8 @@ def test_every_operation_issued_is_in_the_trace(monkeypatch: pytest.MonkeyPatch)
     done: list[Operation] = []
     plain = Interpreter._action
 
-    def action(self: Interpreter, operation: Operation) -> object:
-        act = plain(self, operation)
+    def action(self: Interpreter, operation: Operation, run: Moment | None) -> object:
+        act = plain(self, operation, run)
 
         def noted() -> None:
             done.append(operation)
@@ -116,11 +117,11 @@ def test_every_operation_issued_is_in_the_trace(monkeypatch: pytest.MonkeyPatch)
         done.clear()
         assert traced(model, offloaded, 2) == done
         done.clear()
-        with torch.no_grad(), offloaded.trace() as operations:
+        with torch.no_grad(), offloaded.trace() as trace:
             model.layers[2](torch.zeros(1, WIDTH))
             model.layers[0].up.weight.add_(1)
             model.layers[0](torch.zeros(1, WIDTH))
-        assert operations == done
+        assert trace.operations == done
 
 
 def by_hand(program: Program, schedule: Schedule, order: Sequence[int]) -> list[Operation]:
@@ -146,11 +147,11 @@ def test_at_a_miss_exactly_the_reload_comes_in_between(order: list[int]) -> None
         with (
             torch.no_grad(),
             runtime.offload(model.layers, slots=2, policy=schedule) as offloaded,
-            offloaded.trace() as operations,
+            offloaded.trace() as trace,
         ):
             for index in order:
                 model.layers[index](torch.zeros(1, WIDTH))
-        assert operations == by_hand(lower(schedule), schedule, order)
+        assert trace.operations == by_hand(lower(schedule), schedule, order)
         missed = offloaded.report().misses
         assert missed == misses(schedule, order)
         assert missed > 0 or schedule.policy in LOADS_EVERY_PASS, schedule
@@ -163,13 +164,13 @@ def test_a_module_whose_slot_was_taken_by_an_inner_one_gets_it_back_with_a_wait(
     handle = before_run(model.layers[0].down, lambda: inner(batches(1)[0]))
     with torch.no_grad(), runtime.offload(model, slots=1, policy="chain") as offloaded:
         schedule, program = offloaded.schedule, lower(offloaded.schedule)
-        with offloaded.trace() as operations:
+        with offloaded.trace() as trace:
             model.layers[0](batches(1)[0])
         handle.remove()
     reload = list(lower_refills([Refill(0, 1)]))
     # Module 1's own refill after it brings module 0 back: no second copy.
     wanted = [*program.begin[0], *reload, *program.begin[1], *program.after[1], *program.after[0]]
-    assert operations == wanted
+    assert trace.operations == wanted
     assert schedule.after[1] == (Refill(0, 0),)
 
 
@@ -180,10 +181,10 @@ def test_without_the_schedules_help_the_outer_module_is_reloaded_and_waited_for(
     handle = before_run(model.layers[0].down, lambda: inner(batches(1)[0]))
     with torch.no_grad(), runtime.offload(model, slots=1, policy="chain") as offloaded:
         program = lower(offloaded.schedule)
-        with offloaded.trace() as operations:
+        with offloaded.trace() as trace:
             model.layers[0](batches(1)[0])
         handle.remove()
-    assert operations == [
+    assert trace.operations == [
         *program.begin[0],
         *lower_refills([Refill(0, 1)]),
         *program.begin[1],
@@ -214,7 +215,7 @@ def test_traces_within_traces() -> None:
         outputs(model, batches(1))
         assert traced(model, offloaded, 2) == period * 2
         outputs(model, batches(1))
-    assert whole == period * 4
+    assert whole.operations == period * 4
 
 
 def test_an_unsafe_schedule_is_executed_as_it_is() -> None:

@@ -1,0 +1,201 @@
+"""Are a trace's operations the program's, boundary for boundary, as the hooks issue them?
+
+Modules may arrive in any order, passes may be cut short, and modules may run inside others' runs.
+What each boundary issues is fixed, though; and so is what may follow what:
+
+- a module's refills before it come right before its run, but for its reload;
+- a reload is followed by the run that missed, or by the wait of a module that gets its slot back
+  (a run that was refused just then, because its parameters were replaced, does not fit);
+- a boundary after a module is only for one that runs; and after it each module whose slot was
+  taken meanwhile gets it back at once, or is not running any more: its pass was abandoned;
+- what a module wrote is kept only if the module may be running.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from schedule.operations import Copy, Issued
+from schedule.program import BACK, RELOAD, WRITE, lower
+from schedule.table import AFTER, BEFORE, ENTER, LEAVE, PRELOAD, RUN, Boundary
+from schedule.trace import Trace, place
+
+PROGRAM = "program"
+"""The property of a trace that it is its schedule's program."""
+
+
+@dataclass(frozen=True, slots=True)
+class Misfit:
+    """The first operation that does not fit by one property.
+
+    at:       its position in the trace, or the number of operations: the trace's end.
+    property: PROGRAM; the machine's ownership or identity; or one of the ordering's.
+    why:      what is wrong with it.        allowed: what would have been right there.
+    """
+
+    at: int
+    property: str
+    why: str
+    allowed: str
+
+
+def conform(trace: Trace) -> tuple[Misfit | None, int]:
+    """The first operation that the program does not have there, if any; and how many modules
+    began whose boundary after them never came, up to there: they were abandoned, or go on."""
+    follower = _Follower(trace)
+    return follower.follow(), follower.begun - follower.ended
+
+
+class _Follower:
+    """Follows a trace boundary by boundary.
+
+    arrived:  the step whose refills before it came last, until it runs.
+    reloaded: the step whose reload came last, until it runs or gets its slot back.
+    running:  the steps that began and have a boundary after them, the innermost last.
+    silent:   those that began and have none: they may be running since.
+    owed:     the steps whose slot was taken by what ended last.
+    begun, ended: how many steps with a boundary after them began, and came to it.
+    """
+
+    def __init__(self, trace: Trace) -> None:
+        self.trace = trace
+        self.parts = {
+            listing[0].boundary: listing
+            for part in lower(trace.schedule, trace.streams).parts().values()
+            for listing in part
+            if listing
+        }
+        self.holds = list(trace.holds)
+        self.running: list[int] = []
+        self.silent: set[int] = set()
+        self.owed: set[int] = set()
+        self.begun = self.ended = 0
+        self.arrived: int | None = None
+        self.reloaded: int | None = None
+        for step in trace.running:
+            self.begin(step)
+
+    def follow(self) -> Misfit | None:
+        issued, at = self.trace.issued, 0
+        while at < len(issued):
+            boundary = issued[at].boundary
+            self.forget_unless_given_back(boundary)
+            wrong = self.refuse(boundary, at)
+            if wrong:
+                return Misfit(at, PROGRAM, *wrong)
+            wanted = self.parts[boundary]
+            for offset, one in enumerate(wanted, start=at):
+                if offset == len(issued) or issued[offset] != one:
+                    why = f"the operations {self.words(boundary)} are others, or are cut short"
+                    return Misfit(offset, PROGRAM, why, self.shown(one))
+                if isinstance(one.operation, Copy):
+                    self.holds[one.operation.slot] = one.operation.module
+            at += len(wanted)
+            self.take(boundary)
+        if self.reloaded is None:
+            return None
+        return Misfit(at, PROGRAM, *self.not_read(self.reloaded))
+
+    # ---- what may come
+
+    def refuse(self, boundary: Boundary, at: int) -> tuple[str, str] | None:
+        """Why this boundary may not come here, and what may."""
+        half, step = boundary
+        if self.reloaded is not None and (half not in (RUN, BACK) or step != self.reloaded):
+            return self.not_read(self.reloaded)
+        if boundary not in self.parts:
+            return f"the program has no operations {self.words(boundary)}", "another boundary's"
+        began = step in self.running or step in self.silent
+        if half == PRELOAD and at > 0:
+            return "the preload comes before all else", "any other boundary"
+        if half == RUN and self.arrived != step and self.has(BEFORE, step):
+            return "the refills before it are missing", self.first(Boundary(BEFORE, step))
+        if half == AFTER and step not in self.running:
+            return f"{self.name(step)} is not running", "a boundary of a module that runs"
+        if half == BACK and self.reloaded != step:
+            return "no reload came before it", self.first(Boundary(RELOAD, step))
+        if half in (BACK, WRITE) and not began:
+            return f"{self.name(step)} is not running", self.first(Boundary(RUN, step))
+        return None
+
+    def not_read(self, step: int) -> tuple[str, str]:
+        last = self.parts.get(Boundary(BACK, step)) or self.parts[Boundary(RUN, step)]
+        return f"{self.name(step)} was reloaded, but then does not run", self.shown(last[0], False)
+
+    def forget_unless_given_back(self, boundary: Boundary) -> None:
+        """What lost its slot and does not get it back now was abandoned."""
+        if boundary.half in (RELOAD, BACK) and boundary.step in self.owed:
+            if boundary.half == BACK:
+                self.owed.discard(boundary.step)
+            return
+        if boundary.half not in (RELOAD, BACK):
+            self.running = [step for step in self.running if step not in self.owed]
+            self.silent -= self.owed
+            self.owed.clear()
+
+    # ---- what it leads to
+
+    def take(self, boundary: Boundary) -> None:
+        """What is so after the boundary."""
+        half, step = boundary
+        self.reloaded = step if half == RELOAD and self.has(BACK, step) else None
+        if half == BEFORE:
+            self.arrived = step
+        elif half != RELOAD:
+            self.arrived = None
+        if half == RUN:
+            self.begin(step)
+        elif half == AFTER:
+            self.ended += 1
+            while self.running.pop() != step:  # those above it were abandoned
+                pass
+            self.owe()
+        elif half == LEAVE:
+            self.owe()
+
+    def begin(self, step: int) -> None:
+        if self.has(AFTER, step):
+            self.running.append(step)
+            self.begun += 1
+        else:
+            self.silent.add(step)
+
+    def owe(self) -> None:
+        """Who must get its slot back, if it is still running."""
+        schedule = self.trace.schedule
+        self.owed = {
+            step
+            for step in self.innermost()
+            if self.holds[schedule.slot_of[step]] != step % schedule.ring.modules
+        }
+
+    def innermost(self) -> Iterator[int]:
+        """Of each module the run that goes on first. Where a silent one may be running too, that
+        can't be told, and none is owed anything."""
+        modules = self.trace.schedule.ring.modules
+        last = {step % modules: step for step in (*self.silent, *self.running)}
+        runs = Counter(step % modules for step in self.silent)
+        runs.update({step % modules for step in self.running})
+        return (step for module, step in last.items() if runs[module] == 1)
+
+    # ---- in words
+
+    def has(self, half: str, step: int) -> bool:
+        return Boundary(half, step) in self.parts
+
+    def name(self, step: int) -> str:
+        return f"module {step % self.trace.schedule.ring.modules}"
+
+    def words(self, boundary: Boundary) -> str:
+        where = place(boundary, self.trace.schedule)
+        return where if boundary.half in (ENTER, LEAVE, BEFORE, AFTER) else f"of [{where}]"
+
+    def first(self, boundary: Boundary) -> str:
+        return self.shown(self.parts[boundary][0])
+
+    def shown(self, issued: Issued, where: bool = True) -> str:
+        """An operation, with its boundary."""
+        text = f"[{issued.operation}]"
+        return f"{text} ({place(issued.boundary, self.trace.schedule)})" if where else text
