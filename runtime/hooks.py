@@ -15,6 +15,7 @@ import torch
 from torch import nn
 from torch.utils._pytree import tree_leaves
 
+from runtime.annotate import Spans
 from runtime.interpreter import Interpreter
 from runtime.select import Selection
 from schedule.errors import ModuleNotResident, OffloadError
@@ -35,6 +36,7 @@ class Hooks:
         self._running: list[int] = []
         self._handles: list[Any] = []
         self._removed = False
+        self._spans = Spans(interpreter.run_labels, len(selection.modules))
 
     def remove(self) -> None:
         """Take the hooks out, and show the host masters in every module."""
@@ -44,6 +46,7 @@ class Hooks:
         for run in set(self._running):
             self.interpreter.arena.unbind(run)
         self._running.clear()
+        self._spans.close()
 
     def register(self) -> None:
         """Put the hooks in. Should it fail half way, ``remove`` takes out those that are in."""
@@ -94,10 +97,12 @@ class Hooks:
         if self._removed:
             return  # close() came during this call
         self._mend(index)
+        self._spans.arrive(index, len(self._running))
         interpreter.issue(interpreter.before[index])
         if self.on_miss != OFF and not interpreter.holds(index):
             self._miss(index)
         interpreter.issue(interpreter.begin[index])
+        self._spans.begin(index, len(self._running))
         self._running.append(index)
         self.runs += 1
 
@@ -109,9 +114,11 @@ class Hooks:
         while ended != index:  # runs above it ended without their hook
             ended = self._running.pop()
             interpreter.arena.unbind(ended)
+        self._spans.end(len(self._running))
         self._mend(index)
         interpreter.issue(interpreter.after[index])
         self._give_back()
+        self._spans.depart(index, len(self._running))
         self._check_output(index, output)
 
     def _check_output(self, index: int, output: Any) -> None:

@@ -9,8 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from runtime.annotate import span
 from runtime.arena import Arena
 from runtime.device import Action, Streams
+from schedule.labels import label
 from schedule.operations import Copy, Operation, Record, Run, Wait
 from schedule.program import Program, lower_refills
 from schedule.ring import EMPTY
@@ -65,6 +67,9 @@ class Interpreter:
             tuple(pair for pair in begin if isinstance(pair[0], Wait)) for begin in self.begin
         )
         self.slot = tuple(self.content[slot] for slot in slot_of)
+        self.run_labels = tuple(
+            next(label(one) for one in begin if isinstance(one, Run)) for begin in program.begin
+        )
 
     def issue(self, bound: Bound) -> None:
         """Execute the operations, in order."""
@@ -105,12 +110,14 @@ class Interpreter:
         block, target = self.arena.blocks[module], self.arena.slots[slot][:size]
         copy = self.streams.copy(stream, target, block)
         content, counts, arena = self.content[slot], self.counts, self.arena
+        name = label(Copy(stream, slot, module))
 
         def action() -> None:
             version = arena.version(module)
             counts.redundant += content.module == module and content.version == version
             content.module = EMPTY  # until the copy is issued the slot holds nothing whole
-            copy()
+            with span(name):
+                copy()
             content.module, content.version = module, version
             counts.copies += 1
             counts.bytes_copied += size
