@@ -1,4 +1,5 @@
 # make demo, make test, make prove: each sets up what it needs in .venv, once.
+# make test is two sessions: the simulated accelerator needs a process of its own, and a compiler.
 # make lint: the checks of style, types and arrows.
 
 PYTHON ?= python3
@@ -10,7 +11,8 @@ demo: .venv/demo.done
 	.venv/bin/python -m runtime demo
 
 test: .venv/test.done
-	.venv/bin/python -m pytest -n 2 $(PYTEST_ARGS)
+	.venv/bin/python -m pytest -n 2 --ignore=tests/simdevice $(PYTEST_ARGS)
+	.venv/bin/python -m pytest tests/simdevice $(DEVICE_ARGS)
 
 prove: .venv/prove.done
 	.venv/bin/python -m proofs

@@ -40,11 +40,12 @@ class InlineStreams:
 
 
 class AcceleratorStreams:
-    """One copy stream of its own; the compute stream is the one that is current at each call."""
+    """Copy streams of its own, by name; the compute stream is the one that is current at each
+    call."""
 
     def __init__(self, device: torch.device) -> None:
         self.device = device
-        self._copy_stream = torch.Stream(device=device)
+        self._copy_streams: dict[str, torch.Stream] = {}
         self._events: dict[Event, torch.Event] = {}
 
     def fence(self, operation: Record | Wait) -> Action:
@@ -52,9 +53,10 @@ class AcceleratorStreams:
         it. An event is made once and recorded again and again; a wait takes its latest record."""
         if operation.event not in self._events:
             self._events[operation.event] = torch.Event(device=self.device)
-        event, stream = self._events[operation.event], self._stream(operation.stream)
+        event = self._events[operation.event]
         if operation.stream == HOST:
             return event.synchronize
+        stream = self._stream(operation.stream)
         if isinstance(operation, Record):
             return lambda: stream().record_event(event) and None
         return lambda: stream().wait_event(event)
@@ -74,13 +76,17 @@ class AcceleratorStreams:
 
     def synchronize(self) -> None:
         """Wait until every copy has landed, so that host blocks and slots may be given up."""
-        self._copy_stream.synchronize()
+        for stream in self._copy_streams.values():
+            stream.synchronize()
         torch.accelerator.current_stream(self.device).synchronize()
 
     def _stream(self, name: str) -> Callable[[], torch.Stream]:
         if name == COMPUTE:
             return lambda: torch.accelerator.current_stream(self.device)
-        return lambda: self._copy_stream
+        if name not in self._copy_streams:
+            self._copy_streams[name] = torch.Stream(device=self.device)
+        stream = self._copy_streams[name]
+        return lambda: stream
 
 
 Streams = InlineStreams | AcceleratorStreams

@@ -15,6 +15,7 @@ import torch
 from torch import nn
 from torch.utils._pytree import tree_leaves
 
+from runtime.annotate import Spans
 from runtime.interpreter import Interpreter, Step
 from runtime.select import Selection
 from schedule.errors import ModuleNotResident, OffloadError
@@ -41,6 +42,7 @@ class Hooks:
         self._running: list[Step] = []
         self._handles: list[Any] = []
         self._removed = False
+        self._spans = Spans(len(selection.modules))
 
     @property
     def running(self) -> tuple[int, ...]:
@@ -55,6 +57,7 @@ class Hooks:
         for run in set(self._running):
             self.interpreter.unbind(run)
         self._running.clear()
+        self._spans.close()
 
     def register(self) -> None:
         """Put the hooks in. Should it fail half way, ``remove`` takes out those that are in."""
@@ -112,10 +115,12 @@ class Hooks:
             self._begin_pass()
         self._arrived = index
         step = interpreter.passes[self._pass].steps[index]
+        self._spans.arrive(index, len(self._running))
         interpreter.issue(step.before)
         if self.on_miss != OFF and not interpreter.holds(step):
             self._miss(step)
         interpreter.issue(step.begin)
+        self._spans.begin(step.label, len(self._running))
         self._running.append(step)
         self.runs += 1
 
@@ -128,9 +133,11 @@ class Hooks:
             interpreter.unbind(ended)
             ended = self._running.pop()
         interpreter.unbind(ended)
+        self._spans.end(len(self._running))
         self._mend(index)
         interpreter.issue(ended.after)
         self._give_back()
+        self._spans.depart(index, len(self._running))
         self._check_output(ended, output)
 
     def _is_running(self, index: int) -> bool:

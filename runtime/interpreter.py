@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from runtime.annotate import span
 from runtime.arena import Arena, DeviceSet
 from runtime.device import Action, Streams
-from schedule.operations import Copy, Issued, Listing, Operation, Record, Run, Wait, Write
+from schedule.labels import label
+from schedule.operations import COMPUTE, Copy, Issued, Listing, Operation, Record, Run, Wait, Write
 from schedule.program import BACK, RELOAD, WRITE, Program
 from schedule.ring import EMPTY
 from schedule.table import AFTER, BEFORE, ENTER, LEAVE, PRELOAD, RUN, Moment, Schedule
@@ -40,6 +42,7 @@ class Step:
     """One step of the period, with its actions.
 
     position: in the period.                     module, slot: what runs, and from where.
+    label: the run's, for a profiler.
     weights: its Parameters over that slot.      content: what the slot holds.
     before, begin, after: its boundary's operations.
     reload: the refill of the module outside the schedule.     wait: begin without its run.
@@ -49,6 +52,7 @@ class Step:
     position: int
     module: int
     slot: int
+    label: str
     weights: DeviceSet
     content: Content
     before: Bound
@@ -99,6 +103,7 @@ class Interpreter:
             position=run.step,
             module=run.module,
             slot=run.slot,
+            label=label(Run(COMPUTE, run.slot, run.module)),
             weights=self.arena.sets[run.module, run.slot],
             content=self.content[run.slot],
             before=bound[BEFORE],
@@ -158,12 +163,14 @@ class Interpreter:
         block, target = self.arena.blocks[module], self.arena.slots[slot][:size]
         copy = self.streams.copy(stream, target, block)
         content, counts, arena = self.content[slot], self.counts, self.arena
+        name = label(Copy(stream, slot, module))
 
         def action() -> None:
             version = arena.version(module)
             counts.redundant += content.module == module and content.version == version
             content.module = EMPTY  # until the copy is issued the slot holds nothing whole
-            copy()
+            with span(name):
+                copy()
             content.module, content.version = module, version
             counts.copies += 1
             counts.bytes_copied += size

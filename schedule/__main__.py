@@ -12,7 +12,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from schedule.audit import audit, compare
+from schedule.drawing import draw
 from schedule.faults import groups
+from schedule.files import STANDARD_OUTPUT, Files, write_files
 from schedule.loading import load
 from schedule.policy import NAMED, Policy
 from schedule.ring import Ring
@@ -54,6 +56,8 @@ def _parser() -> argparse.ArgumentParser:
     one = command("show", run_show, "the schedule as lanes over boundaries")
     one.add_argument("--policy", required=True, help=any_policy)
     one.add_argument("--passes", type=int, default=1, help="how many passes (default 1)")
+    one.add_argument("--svg", metavar="FILE", help="write a picture too; - is standard output")
+    one.add_argument("--trace", metavar="FILE", help="write a Chrome trace for Perfetto too")
     one = command("diff", run_diff, "where two policies differ at these sizes")
     one.add_argument("first", help=any_policy)
     one.add_argument("second", help=any_policy)
@@ -124,16 +128,18 @@ def run_check(chosen: argparse.Namespace) -> int:
 
 
 def run_show(chosen: argparse.Namespace) -> int:
-    """The lanes, and what is violated."""
+    """The lanes, and what is violated; a picture and a trace as files."""
     if chosen.passes < 1:
         raise ValueError(f"--passes must be at least 1, got {chosen.passes}")
     findings = _findings(chosen.policy, chosen)
+    drawing = draw(findings, chosen.passes)
+    files = Files(chosen.svg, chosen.trace, STANDARD_OUTPUT if chosen.json else None)
+    for path in write_files(drawing, files):
+        print(f"wrote {path}", file=sys.stderr)
     if chosen.json:
         _print_json(_findings_json(findings) | {"schedule": tables_json(findings.schedule)})
-    else:
-        print(show(findings, chosen.passes))
-        for violation in findings.violations:
-            print(violation)
+    elif STANDARD_OUTPUT not in files:
+        print("\n".join([show(drawing), *map(str, findings.violations)]))
     return SAFE if findings.safe else VIOLATED
 
 

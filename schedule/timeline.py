@@ -1,18 +1,21 @@
 """A schedule as lanes over boundaries, for people.
 
-One column a boundary; the lanes are the compute stream, the copy stream and every slot's
+One column a boundary; the lanes are the compute stream, the copy stream, and every slot's
 content. In a slot's lane ``[2]`` is module 2 being read by its run, ``>2`` module 2 arriving,
-``2`` module 2 being there. An ``!`` marks what violates a property: a refill that destroys what
-is still needed, a run that reads another module's weights.
+``2`` module 2 being there. Between the streams are the fences: ``v2`` is a copy that waits for
+module 2's run, ``^2`` a run that waits for module 2's copy; a wait that orders nothing new is
+left out. An ``!`` marks what violates a property: a refill that destroys what is still needed, a
+run that reads another module's weights.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 
+from schedule.drawing import Drawing
 from schedule.ring import EMPTY
-from schedule.table import ENTER, LEAVE, PRELOAD, RUN, Moment, Schedule
+from schedule.table import ENTER, LEAVE, PRELOAD, RUN
 from schedule.verifier import PROPERTIES, Findings, Lint, Violation
 
 WIDTH = 100
@@ -20,30 +23,23 @@ WIDTH = 100
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One boundary: its heading, and a cell for compute, copy and each slot."""
+    """One boundary: its heading, and a cell for compute, the fences, copy and each slot."""
 
     heading: str
     cells: tuple[str, ...]
 
 
-def show(findings: Findings, passes: int) -> str:
-    """The lanes of that many passes, or of as many as lead to the violations."""
-    schedule = findings.schedule
-    steps = [violation.trace[-1].step for violation in findings.violations]
-    passes = max([passes, *(step // schedule.ring.modules + 1 for step in steps)])
-    periods = -(-passes // schedule.period)
-    last = passes * schedule.ring.modules
-    moments = [moment for moment in schedule.walk(periods) if moment.step < last]
-    marked = {violation.replaced for violation in findings.violations}
-    marked |= {v.run for v in findings.violations if v.has != v.needs}
-    columns = _columns(schedule, moments, marked)
-    lanes = ("compute", "copy", *(f"slot {slot}" for slot in range(schedule.ring.slots)))
-    head = f"{schedule.policy}, {_many(schedule.ring.modules, 'module')}, "
-    head += _many(schedule.ring.slots, "slot")
-    return "\n\n".join([head, *_blocks(lanes, columns), LEGEND])
+def show(drawing: Drawing) -> str:
+    """The lanes of a drawing."""
+    slots = range(drawing.findings.schedule.ring.slots)
+    lanes = ("compute", "fence", "copy", *(f"slot {slot}" for slot in slots))
+    head = f"{drawing.title}: {drawing.verdict}"
+    return "\n\n".join([head, *_blocks(lanes, _columns(drawing)), LEGEND])
 
 
-LEGEND = "[m] read by its run   >m arriving   m there   ! violates a property"
+LEGEND = """\
+[m] read by its run   >m arriving   m there   ! violates a property
+vm waits for the run of m   ^m waits for the copy of m"""
 
 
 def show_violation(findings: Findings) -> str:
@@ -82,10 +78,14 @@ def _marks(violation: Violation, modules: int) -> Iterable[tuple[str, str]]:
             yield word, violation.trace[position].text(modules)
 
 
-def _columns(
-    schedule: Schedule, moments: Sequence[Moment], marked: set[int | None]
-) -> list[Column]:
-    holds = [EMPTY] * schedule.ring.slots
+def _columns(drawing: Drawing) -> list[Column]:
+    moments = drawing.moments
+    marked = {mark.moment for mark in drawing.marks}
+    fences: dict[int, list[str]] = {}
+    for earlier, later in drawing.placed.fences:
+        arrow = "^" if moments[later].half == RUN else "v"
+        fences.setdefault(later, []).append(f"{arrow}{moments[earlier].module}")
+    holds = [EMPTY] * drawing.findings.schedule.ring.slots
     columns: list[Column] = []
     position = 0
     while position < len(moments):
@@ -93,25 +93,27 @@ def _columns(
         key = (moments[position].half, moments[position].step)
         while end < len(moments) and (moments[end].half, moments[end].step) == key != (RUN, key[1]):
             end += 1
-        columns.append(_column(schedule, moments, position, end, holds, marked))
+        columns.append(_column(drawing, position, end, holds, marked, fences))
         position = end
     return columns
 
 
 def _column(
-    schedule: Schedule,
-    moments: Sequence[Moment],
+    drawing: Drawing,
     start: int,
     end: int,
     holds: list[int],
-    marked: set[int | None],
+    marked: Set[int],
+    fences: Mapping[int, Sequence[str]],
 ) -> Column:
-    first = moments[start]
-    module = first.step % schedule.ring.modules
+    first = drawing.moments[start]
+    module = first.step % drawing.findings.schedule.ring.modules
     heading = first.half if first.half in (PRELOAD, ENTER, LEAVE) else f"{first.half} {module}"
     compute, copies, arriving, wrong = "", [], set(), set()
+    waits: list[str] = []
     for position in range(start, end):
-        moment = moments[position]
+        moment = drawing.moments[position]
+        waits += fences.get(position, ())
         if position in marked:
             wrong.add(moment.slot)
         if moment.half == RUN:
@@ -120,7 +122,7 @@ def _column(
             copies.append(str(moment.module))
             holds[moment.slot] = moment.module
             arriving.add(moment.slot)
-    cells = [compute, " ".join(copies)]
+    cells = [compute, " ".join(waits), " ".join(copies)]
     for slot, held in enumerate(holds):
         cell = "-" if held == EMPTY else str(held)
         if first.half == RUN and slot == first.slot:
@@ -158,7 +160,3 @@ def _block(lanes: Sequence[str], columns: Sequence[Column], left: int) -> str:
         parts = [f"{cell:^{_width(c)}}" for cell, c in zip(cells, columns, strict=True)]
         lines.append((lane.ljust(left) + "".join(parts)).rstrip())
     return "\n".join(lines)
-
-
-def _many(count: int, word: str) -> str:
-    return f"{count} {word}" + "s" * (count != 1)

@@ -300,7 +300,7 @@ def test_close_waits_for_both_streams_before_anything_is_given_up(
 def test_each_offload_has_a_copy_stream_of_its_own() -> None:
     first = accelerated(stack(3), policies.chain(Ring(3, 2)))
     second = accelerated(stack(3), policies.chain(Ring(3, 2)))
-    assert first.streams._copy_stream is not second.streams._copy_stream
+    assert first.streams._stream(COPY)() is not second.streams._stream(COPY)()
     assert not set(map(id, first.streams._events.values())) & set(
         map(id, second.streams._events.values())
     )
@@ -364,7 +364,7 @@ def test_the_current_accelerator_is_the_default(
     streams = streams_of(asked)
     assert isinstance(streams, AcceleratorStreams)
     assert streams.device == torch.device("cuda", index)
-    assert streams._copy_stream == f"a stream of cuda:{index}"
+    assert streams._stream(COPY)() == f"a stream of cuda:{index}"
 
 
 def test_a_cpu_may_be_asked_for_beside_an_accelerator(monkeypatch: pytest.MonkeyPatch) -> None:

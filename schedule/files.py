@@ -1,0 +1,49 @@
+"""A drawing's picture and trace as files."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+from schedule.drawing import Drawing
+from schedule.perfetto import trace
+from schedule.picture import picture
+
+STANDARD_OUTPUT = "-"
+
+
+class Files(NamedTuple):
+    """Where the picture, the trace and the JSON go, if they are wanted: paths, or ``-``."""
+
+    svg: str | None
+    trace: str | None
+    json: str | None = None
+
+
+def write_files(drawing: Drawing, files: Files) -> list[str]:
+    """Write picture and trace; the paths of those that went to a file. ValueError for a path
+    that can't be written, and for two documents at one place."""
+    given = [(f"--{name}", place) for name, place in files._asdict().items() if place is not None]
+    for _, place in given:
+        names = [name for name, other in given if other == place]
+        if len(names) > 1:
+            where = "standard output" if place == STANDARD_OUTPUT else repr(place)
+            raise ValueError(f"{' and '.join(names)} both go to {where}; name different files")
+    makers = {files.svg: picture, files.trace: trace}
+    written = [place for place in makers if place not in (None, STANDARD_OUTPUT)]
+    for place in written:
+        _write(str(place), makers[place](drawing))
+    if STANDARD_OUTPUT in makers:  # only now: nothing is printed if a path is bad
+        sys.stdout.write(makers[STANDARD_OUTPUT](drawing))
+    return list(map(str, written))
+
+
+def _write(place: str, text: str) -> None:
+    try:
+        Path(place).write_text(text, encoding="ascii", newline="\n")
+    except (OSError, ValueError) as error:
+        why = getattr(error, "strerror", None) or error
+        raise ValueError(
+            f"can't write {place!r}: {why}; name a file in a folder of yours"
+        ) from None
