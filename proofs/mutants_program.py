@@ -103,8 +103,8 @@ PROGRAM_MUTANTS = (
     Mutant(
         "replay without join",
         "program",
-        "replay=(*join, Replay",
-        "replay=(Replay",
+        "            *join,\n            Replay(COMPUTE, GRAPH),",
+        "            Replay(COMPUTE, GRAPH),",
         9,
         None,
         "N=1, K=1, modular, one copy stream, captured "

@@ -91,6 +91,19 @@ class Ignored:
 
 
 @dataclass(frozen=True, slots=True)
+class Stands:
+    """What the events of slots stand for, by the slot's number."""
+
+    modules: OneSlot
+
+    def __getitem__(self, event: Event) -> Any:
+        return self.modules[event.number]
+
+    def put(self, event: Event, module: Any) -> Stands:
+        return Stands(self.modules.put(event.number, module))
+
+
+@dataclass(frozen=True, slots=True)
 class Records:
     """The latest records: of the slot's event a known one, of another slot's any."""
 
@@ -129,6 +142,7 @@ def any_state(run: Run, system: System, streams: AnyStreams, block: bool = False
     state = system.order.State(
         clock=Fixed({HOST: NOTHING, **{name: clock(name, names) for name in names}}),
         record=Records(run, names, s, clock("landed", names), Fixed()),
+        stands=Stands(OneSlot(run, s, run.integer("stands"))),
         copied=nothing if block else OneClock(s, clock("copied", streams.copies)),
         read=nothing if block else OneClock(s, clock("read", (COMPUTE,))),
         content=OneSlot(run, s, run.integer("content")),
@@ -139,7 +153,8 @@ def any_state(run: Run, system: System, streams: AnyStreams, block: bool = False
 
 
 def invariant(run: Run, streams: AnyStreams, state: Any) -> SymBool:
-    """Every access lies behind its own stream; the event of s covers every copy into it."""
+    """Every access lies behind its own stream; the event of s covers every copy into it, and
+    stands for the latest."""
     seen = [t for t in (state.copied, state.read, state.reading) if isinstance(t, OneClock)]
     behind = [
         tick <= state.clock[name][name] for table in seen for name, tick in table.value.items()
@@ -148,6 +163,8 @@ def invariant(run: Run, streams: AnyStreams, state: Any) -> SymBool:
     covered = [
         state.record.landed[name] >= tick for name, tick in copies.items() if not streams.shared
     ]
+    if copies and not streams.shared:
+        covered.append(state.stands.modules.value == state.content.value)
     return both(run, *behind, *covered)
 
 
@@ -216,8 +233,10 @@ def base(system: System) -> Any:
     def body(run: Run) -> Goal:
         state = system.order.start()
         keys = [*range(8), COMPUTE, COPY, HOST, Event("ran"), Event("landed", 0)]
-        empty = all(table[key] == NOTHING for table in (*state[:4], state.reading) for key in keys)
-        return both(run, empty, all(state.content[slot] == EMPTY for slot in range(8)))
+        clocks = (state.clock, state.record, state.copied, state.read, state.reading)
+        empty = all(table[key] == NOTHING for table in clocks for key in keys)
+        modules = (state.content, state.stands)
+        return both(run, empty, all(table[key] == EMPTY for table in modules for key in keys))
 
     return body
 

@@ -40,6 +40,7 @@ class _Timing:
         self.operations = [task.operation for task in written.tasks]
         self.begins = [z3.Real(f"begin {n}") for n in range(len(self.operations))]
         self.ends = [z3.Real(f"end {n}") for n in range(len(self.operations))]
+        self.record: dict[int, int] = {}  # by wait, the latest record at the time of the call
         self.solver = z3.SolverFor("QF_LRA")
         self.solver.add(*self.inequalities())
 
@@ -55,7 +56,7 @@ class _Timing:
             if isinstance(operation, Record):
                 recorded[operation.event] = number
             elif isinstance(operation, Wait) and operation.event in recorded:
-                # The latest record at the time of the call.
+                self.record[number] = recorded[operation.event]
                 yield self.ends[number] >= self.ends[recorded[operation.event]]
             last[operation.stream] = number
 
@@ -135,9 +136,11 @@ class _Timing:
 
     def means_another(self, number: int, wait: Wait) -> bool:
         """Whether the slot's copies are not all done when the wait is over, or another module's
-        is the latest."""
+        is the latest, or was so at the record."""
         slot = wait.event.number
         copies = [(other, one) for other, one in self.before(number, Copy) if one.slot == slot]
-        if not copies or copies[-1][1].module != wait.module:
-            return True
+        recorded = [(n, one) for n, one in copies if n < self.record.get(number, 0)]
+        for found in (copies, recorded):
+            if not found or found[-1][1].module != wait.module:
+                return True
         return self.late(number, [other for other, _ in copies])

@@ -91,6 +91,8 @@ class _Explorer:
     def __init__(self, written: Tasks) -> None:
         self.written = written
         self.operations = [task.operation for task in written.tasks]
+        slots = {one.slot for one in self.operations if isinstance(one, Copy | Run)}
+        self.slot = {slot: number for number, slot in enumerate(sorted(slots))}
         queues: dict[str, list[int]] = {HOST: []}
         for number, operation in enumerate(self.operations):
             queues.setdefault(operation.stream, []).append(number)
@@ -111,9 +113,8 @@ class _Explorer:
                 yield number, latest[operation.event]
 
     def explore(self, limit: int) -> Explored:
-        slots = 1 + max((o.slot for o in self.operations if isinstance(o, Copy | Run)), default=0)
         streams = len(self.queues)
-        first = Position((0,) * streams, (False,) * streams, machine.start(slots))
+        first = Position((0,) * streams, (False,) * streams, machine.start(len(self.slot)))
         first = self.settle(first)
         came_from: dict[Position, tuple[Position, Move] | None] = {first: None}
         shortest: dict[str, tuple[Move, ...]] = {}
@@ -195,9 +196,9 @@ class _Explorer:
                 yield (number, "begins"), Position(position.done, begun, device)
                 continue
             if isinstance(operation, Copy):
-                device = machine.effect(device, machine.CopyLands(operation.slot))
+                device = machine.effect(device, machine.CopyLands(self.slot[operation.slot]))
             elif isinstance(operation, Run):
-                device = machine.effect(device, machine.ModuleEnds(operation.slot))
+                device = machine.effect(device, machine.ModuleEnds(self.slot[operation.slot]))
             elif isinstance(operation, Write):
                 self.write(position, number, operation.module)
             elif not isinstance(operation, Idle):
@@ -226,9 +227,9 @@ class _Explorer:
         """The device after the copy or run began; what the machine says against it."""
         event: machine.Event
         if isinstance(operation, Copy):
-            event = machine.CopyBegins(operation.slot, operation.module)
+            event = machine.CopyBegins(self.slot[operation.slot], operation.module)
         else:
-            event = machine.ModuleBegins(operation.slot, operation.module)
+            event = machine.ModuleBegins(self.slot[operation.slot], operation.module)
         after = machine.transition(position.device, event, _no_next_user)
         if not isinstance(after, machine.Objection):
             return after
@@ -257,20 +258,30 @@ class _Explorer:
         """A wait or join is over: is what it means done?"""
         operation = self.operations[number]
         if isinstance(operation, Wait) and operation.module is not None:
-            copies = [
-                other
-                for other, theirs in enumerate(self.operations[:number])
-                if isinstance(theirs, Copy) and theirs.slot == operation.event.number
-            ]
-            module = self.operations[copies[-1]].module if copies else EMPTY  # type: ignore[union-attr]
+            copies = self.copies(number, operation.event.number)
+            recorded = self.copies(self.record.get(number, 0), operation.event.number)
+            meant = [self.module(found[-1]) for found in (recorded, copies) if found]
             landed = all(self.is_done(position, other) for other in copies)
-            if module != operation.module or not landed:
+            if meant != [operation.module] * 2 or not landed:
                 self.fault(MEANING, number)
         elif isinstance(operation, Join):
             for name in operation.streams:
                 stream = self.names.index(name) if name in self.names else None
                 if stream is not None:
                     self.join(position, number, stream)
+
+    def copies(self, number: int, slot: int | None) -> list[int]:
+        """The copies into the slot that were issued before this task."""
+        return [
+            other
+            for other, theirs in enumerate(self.operations[:number])
+            if isinstance(theirs, Copy) and theirs.slot == slot
+        ]
+
+    def module(self, number: int) -> int:
+        operation = self.operations[number]
+        assert isinstance(operation, Copy), "a copy's module"
+        return operation.module
 
     def join(self, position: Position, number: int, stream: int) -> None:
         """All work that the stream was given before this task must be done."""
@@ -284,17 +295,3 @@ def _no_next_user(slot: int, step: int) -> int:
     """Ownership is a property of the schedule, in host order; here only timing is looked at."""
     del slot, step
     return EMPTY
-
-
-def normal(faults: frozenset[Fault] | tuple[Fault, ...], tasks: Tasks) -> frozenset[object]:
-    """Faults as both engines can give them: clocks name only the latest task of a stream that is
-    not ordered, so an earlier task counts as its stream."""
-    return frozenset(
-        (
-            fault.property,
-            fault.later,
-            None if fault.earlier is None else tasks.tasks[fault.earlier].operation.stream,
-        )
-        for fault in faults
-        if not fault.why
-    )

@@ -5,7 +5,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from schedule.operations import Copy, Record, Run, Wait
+from schedule.operations import (
+    Capture,
+    Copy,
+    EndCapture,
+    Event,
+    Record,
+    Replay,
+    Run,
+    Wait,
+    Write,
+)
 from schedule.order import Ordering, order
 from schedule.program import lower, lower_captured
 from schedule.ring import EMPTY
@@ -84,29 +94,52 @@ def place(ordering: Ordering, task: Task, modules: int) -> str:
 
 
 def missing(ordering: Ordering, fault: Fault) -> str:
-    """The fence to add: a wait, and a record for it where none is in between."""
+    """The fence to add: a wait, and a record for it where none is in between. What is part of a
+    replay is fenced where the replay is: no wait in a graph reaches outside."""
     assert fault.earlier is not None, "a fence is between two operations"
-    first, second = (
-        ordering.listing[ordering.tasks[number].at].operation
-        for number in (fault.earlier, fault.later)
-    )
-    between = ordering.tasks[fault.earlier : fault.later]
-    theirs = ordering.tasks[fault.earlier].operation.stream  # in a replay, one of its own
-    records = [
-        task.operation.event
-        for task in between
-        if isinstance(task.operation, Record) and task.operation.stream == theirs
-    ]
-    if records:
-        return f"let {second.stream} wait for {records[0]} before it"
-    return (
-        f"record an event on {first.stream} after the {_word(first)}, "
-        f"and let {second.stream} wait for it before the {_word(second)}"
-    )
+    first, second = ordering.tasks[fault.earlier], ordering.tasks[fault.later]
+    same = first.replay == second.replay
+    stream, after, since = _end(ordering, first, fault.earlier, same)
+    waits, before = _start(ordering, second, same)
+    latest: dict[Event, tuple[str, int]] = {}
+    for number, task in enumerate(ordering.tasks[: fault.later]):
+        operation = task.operation
+        if isinstance(operation, Record) and (same or operation.event.graph is None):
+            latest[operation.event] = operation.stream, number
+    stands = [event for event, (of, number) in latest.items() if of == stream and number > since]
+    if stands:
+        return f"let {waits} wait for {stands[0]} before {before}"
+    issued = ordering.listing[first.at].operation.stream if same else stream
+    return f"record an event on {issued} after {after}, and let {waits} wait for it before {before}"
+
+
+def _end(ordering: Ordering, task: Task, number: int, same: bool) -> tuple[str, str, int]:
+    """A stream that is behind the task, what it is behind of, and the last task of that."""
+    if same or task.replay is None:
+        return task.operation.stream, f"the {_word(ordering.listing[task.at].operation)}", number
+    replay = ordering.listing[task.replay].operation
+    last = max(n for n, other in enumerate(ordering.tasks) if other.replay == task.replay)
+    return replay.stream, "the replay", last
+
+
+def _start(ordering: Ordering, task: Task, same: bool) -> tuple[str, str]:
+    """The stream that must wait, and before what."""
+    if same or task.replay is None:
+        stream = ordering.listing[task.at].operation.stream
+        return stream, f"the {_word(ordering.listing[task.at].operation)}"
+    return ordering.listing[task.replay].operation.stream, "the replay"
 
 
 def _word(operation: object) -> str:
-    return {Copy: "copy", Run: "run"}.get(type(operation), "operation")
+    words: dict[type, str] = {
+        Copy: "copy",
+        Run: "run",
+        Write: "write",
+        Capture: "capture",
+        EndCapture: "end of the capture",
+        Replay: "replay",
+    }
+    return words.get(type(operation), "operation")
 
 
 def _copies(ordering: Ordering, number: int, slot: int | None) -> list[Copy]:
@@ -122,7 +155,15 @@ def _meant(ordering: Ordering, fault: Fault) -> str:
     latest = copies[-1].module if copies else EMPTY
     if latest != wait.module:
         return _latest(ordering, fault, wait.event.number)
-    return "the latest record of the event does not stand for that copy; record it after the copy"
+    records = [
+        number
+        for number, task in enumerate(ordering.tasks[: fault.later])
+        if isinstance(task.operation, Record) and task.operation.event == wait.event
+    ]
+    recorded = _copies(ordering, records[-1], wait.event.number) if records else []
+    if not recorded or recorded[-1].module != wait.module:
+        return f"{wait.event} was not recorded since that copy was issued"
+    return "some copy into the slot may not be done when the wait is over"
 
 
 def _latest(ordering: Ordering, fault: Fault, slot: int | None) -> str:

@@ -16,6 +16,7 @@ from schedule.operations import (
     Wait,
     Write,
 )
+from schedule.table import Boundary
 
 
 class Known:
@@ -35,8 +36,12 @@ class Known:
     def check(self, issued: Issued) -> None:
         """ProgramError for a stream, event, slot, module or boundary that can't be."""
         operation, boundary = issued
+        if not isinstance(operation, Operation) or not isinstance(boundary, Boundary):
+            raise ProgramError("give one of the operations, and a Boundary")
         self.check_stream(operation)
         if isinstance(operation, Record | Wait):
+            if not isinstance(operation.event, Event):
+                raise ProgramError(f"event {operation.event!r} is no Event")
             if operation.event not in self.events:
                 self.check_event(operation.event)
                 self.events.add(operation.event)

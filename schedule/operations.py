@@ -32,6 +32,8 @@ class Streams:
     copies: tuple[str, ...] = (COPY,)
 
     def __post_init__(self) -> None:
+        if isinstance(self.copies, str) or not all(isinstance(name, str) for name in self.copies):
+            raise ProgramError(f"copy streams {self.copies!r} must be a tuple of names")
         if not self.copies or len(set(self.copies)) < len(self.copies) or HOST in self.copies:
             raise ProgramError(
                 f"copy streams {self.copies} must be one or more different names, none {HOST!r}"

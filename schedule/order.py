@@ -79,6 +79,7 @@ class State(NamedTuple):
     """clock:   by stream, what is done before its next operation starts; of the host, before it
              issues the next one.
     record:  by event, the clock that its latest record stands for.
+    stands:  by event of a slot, the module of the slot's latest copy when it was recorded.
     copied, read: by slot, the latest tick of each stream that copied into it or ran from it.
     content: by slot, the module of the latest copy.
     reading: by module, the latest tick of each stream that copied its host block.
@@ -86,6 +87,7 @@ class State(NamedTuple):
 
     clock: Table
     record: Table
+    stands: Table
     copied: Table
     read: Table
     content: Table
@@ -103,7 +105,7 @@ class Conflict(NamedTuple):
 def start() -> State:
     """Nothing was issued."""
     clock, record, copied, read, reading = (Ledger(NOTHING) for _ in range(5))
-    return State(clock, record, copied, read, Ledger(EMPTY), reading)
+    return State(clock, record, Ledger(EMPTY), copied, read, Ledger(EMPTY), reading)
 
 
 def somewhere(holds: Sequence[int], modules: int, streams: Streams = ONE_COPY_STREAM) -> State:
@@ -124,6 +126,7 @@ def somewhere(holds: Sequence[int], modules: int, streams: Streams = ONE_COPY_ST
     for slot, (module, (name, tick)) in enumerate(zip(holds, past.items(), strict=True)):
         state.copied.put(slot, {name: tick})
         state.record.put(landed(slot), {name: tick})
+        state.stands.put(landed(slot), module)
         state.read.put(slot, {COMPUTE: 1})
         state.content.put(slot, module)
     for module in range(modules):
@@ -190,7 +193,10 @@ def advance(state: State, operation: TaskOperation) -> tuple[State, list[Conflic
             ticked = state.clock.put(stream, {**clock, stream: tick})
             return state._replace(clock=ticked, read=read), found
         case Record(_, event):
-            return state._replace(record=state.record.put(event, clock)), []
+            stands = state.stands
+            if event.name == "landed":
+                stands = stands.put(event, state.content[event.number])
+            return state._replace(record=state.record.put(event, clock), stands=stands), []
         case Wait(_, event, module):
             clock = later(clock, state.record[event])
             found = [] if module is None else means(state, event, module, clock)
@@ -206,9 +212,9 @@ def advance(state: State, operation: TaskOperation) -> tuple[State, list[Conflic
 
 
 def means(state: State, event: Event, module: int, clock: Clock) -> list[Conflict]:
-    """A wait means the copy of this module; what it gets must be the latest copy into the slot,
-    of that module, and done when the wait is over."""
-    right = state.content[event.number] == module
+    """A wait means the copy of this module: it must be the slot's latest, and have been when the
+    event was recorded; and all copies into the slot are done when the wait is over."""
+    right = state.stands[event] == module and state.content[event.number] == module
     if right and not uncovered(MEANING, clock, state.copied[event.number]):
         return []
     return [Conflict(MEANING)]
@@ -239,7 +245,8 @@ class Ordering:
 def order(
     listing: Listing, streams: Streams = ONE_COPY_STREAM, state: State | None = None
 ) -> Ordering:
-    """All faults of a listing, from an empty device or from a given state.
+    """All faults of a listing, from an empty device or from a given state, whose tables are
+    written into.
 
     ProgramError if the listing makes no sense.
     """

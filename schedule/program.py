@@ -213,6 +213,9 @@ class CapturedProgram:
             for operation in operations
         )
 
+    def __str__(self) -> str:
+        return "\n".join(map(str, self.preload + self.capture + self.replay))
+
 
 GRAPH = "pass"
 
@@ -233,13 +236,21 @@ def lower_captured(schedule: Schedule, streams: Streams = ONE_COPY_STREAM) -> Ca
     ends = [_own(one) for s in streams.names[1:] if s in used for one in _join(streams, s)]
     begin, end = Capture(COMPUTE, GRAPH), EndCapture(COMPUTE, GRAPH)
     slots = () if streams.shared else sorted(set(schedule.slot_of))
+    behind: Operations = tuple(Wait(stream, RAN) for stream in streams.names[1:])
+    if behind:
+        behind = (Record(COMPUTE, RAN), *behind)
     return CapturedProgram(
         preload=program.preload,
         # No wait in the graph reaches outside, so what came before is joined here,
         capture=(*join, begin, *body, *ends, end),
         # and before each replay. After it the stream covers the graph's copies: what waits for
-        # them outside needs records there.
-        replay=(*join, Replay(COMPUTE, GRAPH), *(Record(COMPUTE, landed(s)) for s in slots)),
+        # them outside needs records there, and the copy streams go on behind them.
+        replay=(
+            *join,
+            Replay(COMPUTE, GRAPH),
+            *(Record(COMPUTE, landed(s)) for s in slots),
+            *behind,
+        ),
         streams=streams,
     )
 

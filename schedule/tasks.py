@@ -94,7 +94,7 @@ class _Graph:
     name: str
     stream: str
     forked: set[str]
-    recorded: dict[Event, str] = field(default_factory=dict)
+    recorded: set[Event] = field(default_factory=set)
     body: list[tuple[Operation, int]] = field(default_factory=list)
     replays: int = 0
 
@@ -105,6 +105,8 @@ def write_out(listing: Iterable[Issued], streams: Streams) -> Tasks:
     writer, known = _Writer(streams), Known(streams)
     at = -1
     for at, issued in enumerate(listing):
+        if not isinstance(issued, Issued):
+            raise ProgramError(f"operation {at}: {issued!r} is no Issued(operation, boundary)")
         try:
             known.check(issued)
             writer.add(issued.operation, at)
@@ -126,6 +128,11 @@ class _Writer:
         self.streams = dict.fromkeys(streams.names)  # in order, those of graphs too
 
     def add(self, operation: Operation, at: int) -> None:
+        if isinstance(operation, Record | Wait):
+            name = operation.event.graph
+            capturing = self.capturing and self.capturing.name
+            unknown = name is not None and name != capturing and name not in self.graphs
+            self.refuse(unknown, f"event.graph: no graph is called {name}")
         match operation:
             case Capture(stream, name):
                 self.refuse(self.capturing is not None, "a capture is open already")
@@ -144,8 +151,9 @@ class _Writer:
                 self.replay(self.graphs[name], stream, at)
             case _ if self.capturing is not None:
                 self.capture(self.capturing, operation, at)
-            case Wait(stream, event) if event.graph is not None:
-                self.fault(JOINED, f"{event} can't be waited for outside of it")
+            case Wait(stream, event) | Record(stream, event) if event.graph is not None:
+                word = "waited for" if isinstance(operation, Wait) else "recorded"
+                self.fault(JOINED, f"{event} can't be {word} outside of it")
                 self.task(Idle(stream), at)
             case _:
                 self.task(operation, at)
@@ -165,6 +173,10 @@ class _Writer:
         """An operation while the graph is captured."""
         own = replace(operation)
         match operation:
+            case Wait(_, event) if operation.stream == HOST and event.graph is not None:
+                self.fault(JOINED, f"the host can't wait for {event}: it is captured, not done")
+                self.task(Idle(HOST), at)
+                return
             case Write() | Wait() if operation.stream == HOST:
                 self.task(operation, at)  # the host's own: it is done, not captured
                 return
@@ -173,8 +185,12 @@ class _Writer:
             case Wait(stream, event):
                 self.fault(JOINED, f"inside graph {graph.name} it waits for {event} from outside")
                 own = Record(stream, Event("nothing", None, graph.name))  # it orders nothing
+            case Record(stream, event) if event.graph == graph.name:
+                graph.recorded.add(event)
             case Record(stream, event):
-                graph.recorded[event] = stream
+                # Outside it would stand for work that is not done, but captured.
+                self.fault(JOINED, f"inside graph {graph.name} it records {event}, not its own")
+                own = Record(stream, Event("nothing", None, graph.name))
             case Copy(pageable=True):
                 self.fault(PAGEABLE, f"inside graph {graph.name} it copies from pageable memory")
         if own.stream not in graph.forked:

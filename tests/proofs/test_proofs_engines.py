@@ -10,7 +10,17 @@ import pytest
 
 from proofs import engines
 from proofs.claims import claims
-from proofs.engines import FAULTY, Case, cases, difference, disagreement, normal, refute, together
+from proofs.engines import (
+    FAULTY,
+    Case,
+    cases,
+    difference,
+    disagreement,
+    normal,
+    refute,
+    settled,
+    together,
+)
 from proofs.mutants_program import ORDER_MUTANTS, PROGRAM_MUTANTS
 from proofs.mutation import Mutant, apply
 from proofs.obligation import System
@@ -155,7 +165,10 @@ def test_identity_is_compared_where_there_is_no_hazard() -> None:
         (IDENTITY, 1, None),
         ("meaning", 1, None),
     }
-    assert normal([Fault(IDENTITY, 1), Fault(RAW, 1, 0)], tasks) == {(RAW, 1, COPY)}
+    one = normal([Fault(IDENTITY, 1)], tasks)
+    other = normal([Fault(RAW, 1, 0)], tasks)
+    assert settled(one) == [{(IDENTITY, 1, None)}]
+    assert settled(one, other) == [frozenset(), {(RAW, 1, COPY)}]
 
 
 def test_what_each_engine_finds() -> None:
@@ -173,14 +186,14 @@ def test_what_each_engine_finds() -> None:
 def test_the_programs_of_a_ring() -> None:
     found = list(cases(SYSTEM, policies.NAMED["chain"], Ring(3, 2)))
     kinds = ("one copy stream", "two copy streams", "copies on the compute stream")
-    lowerings = ("", ", written", ", skipped", ", captured")
+    lowerings = ("", ", written", ", skipped", ", captured", ", captured, written")
     head = "N=3, K=2, chain, "
     assert [one.name for one in found] == [
         f"{head}{kind}{how}" for kind in kinds for how in lowerings
     ]
-    assert [one.plain for one in found] == [True, False, False, True] * 3
-    assert [one.guarded for one in found] == [False, False, True, False] * 3
-    assert [one.streams.copies for one in found[::4]] == [(COPY,), TWO.copies, (COMPUTE,)]
+    assert [one.plain for one in found] == [True, False, False, True, False] * 3
+    assert [one.guarded for one in found] == [False, False, True, False, False] * 3
+    assert [one.streams.copies for one in found[::5]] == [(COPY,), TWO.copies, (COMPUTE,)]
     assert len({one.listing for one in found}) == len(found)
 
 

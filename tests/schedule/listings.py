@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from random import Random
 
-from proofs.engines import normal
+from proofs.engines import normal, settled
 from proofs.timing import overlaps
 from schedule.explore import Explored, explore
 from schedule.faults import explain
@@ -81,9 +81,8 @@ def own_run(slot: int, module: int) -> Operations:
 
 def differences(clocks: Ordering, explored: Explored) -> list[str]:
     """Which engines do not find what the clocks find."""
-    ours = normal(clocks.faults, explored.tasks)
-    theirs = normal(explored.faults, explored.tasks)
-    real = normal(overlaps(explored.tasks), explored.tasks)
+    asked = (clocks.faults, explored.faults, overlaps(explored.tasks))
+    ours, theirs, real = settled(*(normal(faults, explored.tasks) for faults in asked))
     equal = theirs == ours if explored.complete else theirs <= ours
     return ["interleavings"] * (not equal) + ["solver"] * (real != ours)
 

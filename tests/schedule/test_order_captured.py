@@ -269,7 +269,7 @@ def test_capture_and_replay_without_their_joins() -> None:
         (JOINED, 9, 6),
         (JOINED, 26, 6),
         *IN_EACH_REPLAY,
-        (JOINED, 30, 6),
+        (JOINED, 32, 6),
         *IN_EACH_REPLAY,
     ]
 

@@ -59,7 +59,7 @@ ONE_SENTENCE: list[tuple[str, Operations, str]] = [
         (COPIED, Record(COPY, landed(0)), Record(COPY, DRAINED), RUNS),
         "RAW: [compute: run module 0 from slot 0] (step 3) reads the slot while it may still be "
         "written by [copy: copy module 0 into slot 0] (step 0); let compute wait for landed[0] "
-        "before it",
+        "before the run",
     ),
     (
         "RAW, recorded by another stream, and before the copy",
@@ -79,7 +79,8 @@ ONE_SENTENCE: list[tuple[str, Operations, str]] = [
         "WAR, an event recorded",
         (*refill(0, 0), *run(0, 0), Record(COMPUTE, RAN), Copy(COPY, 0, 1)),
         "WAR: [copy: copy module 1 into slot 0] (step 7) overwrites the slot while it may still "
-        "be read by [compute: run module 0 from slot 0] (step 5); let copy wait for ran before it",
+        "be read by [compute: run module 0 from slot 0] (step 5); let copy wait for ran before "
+        "the copy",
     ),
     (
         "WAW, nothing recorded",
@@ -93,21 +94,21 @@ ONE_SENTENCE: list[tuple[str, Operations, str]] = [
         (COPIED, Record(COPY, landed(0)), Copy(SECOND, 0, 1)),
         "WAW: [copy 1: copy module 1 into slot 0] (step 2) overwrites the slot while it may still "
         "be written by [copy: copy module 0 into slot 0] (step 0); let copy 1 wait for landed[0] "
-        "before it",
+        "before the copy",
     ),
     (
         "block, nothing recorded",
         (COPIED, Write(0)),
         "block: [host: write the host block of module 0] (step 1) changes the block while it may "
         "still be read by [copy: copy module 0 into slot 0] (step 0); record an event on copy "
-        "after the copy, and let host wait for it before the operation",
+        "after the copy, and let host wait for it before the write",
     ),
     (
         "block, an event recorded",
         (COPIED, lower_write(0)[0], Write(0)),
         "block: [host: write the host block of module 0] (step 2) changes the block while it may "
         "still be read by [copy: copy module 0 into slot 0] (step 0); let host wait for "
-        "drained[0] before it",
+        "drained[0] before the write",
     ),
     (
         "identity, another module",
@@ -125,39 +126,40 @@ ONE_SENTENCE: list[tuple[str, Operations, str]] = [
         "meaning, another module",
         (*refill(0, 1), Wait(COMPUTE, landed(0), 0)),
         "meaning: [compute: wait for landed[0], the copy of module 0] (step 4): the latest copy "
-        "into the slot is of module 1",
+        "into slot 0 is of module 1",
     ),
     (
         "meaning, no copy",
         (*refill(1, 0), Wait(COMPUTE, landed(0), 0)),
         "meaning: [compute: wait for landed[0], the copy of module 0] (step 4): the latest copy "
-        "into the slot is none",
+        "into slot 0 is none",
     ),
     (
         "meaning, a stale record",
         (Record(COPY, landed(0)), COPIED, Wait(COMPUTE, landed(0), 0)),
-        "meaning: [compute: wait for landed[0], the copy of module 0] (step 2): the latest record "
-        "of the event does not stand for that copy; record it after the copy",
+        "meaning: [compute: wait for landed[0], the copy of module 0] (step 2): landed[0] was "
+        "not recorded since that copy was issued",
     ),
     (
         "joined before a capture, nothing recorded",
         (COPIED, *graph()),
         "joined: [compute: capture graph g] (step 1) goes on before this is joined: [copy: copy "
         "module 0 into slot 0] (step 0); record an event on copy after the copy, and let compute "
-        "wait for it before the operation",
+        "wait for it before the capture",
     ),
     (
         "joined before a replay, an event recorded",
         (*graph(), COPIED, Record(COPY, DRAINED), REPLAY),
         "joined: [compute: replay graph g] (step 4) goes on before this is joined: [copy: copy "
-        "module 0 into slot 0] (step 2); let compute wait for drained[0] before it",
+        "module 0 into slot 0] (step 2); let compute wait for drained[0] before the "
+        "replay",
     ),
     (
         "joined before the end, nothing recorded",
         graph(*own_refill(0, 0)[:3]),
         "joined: [compute: end of graph g] (step 4) goes on before this is joined: [copy: copy "
         "module 0 into slot 0] (step 3); record an event on copy after the copy, and let compute "
-        "wait for it before the operation",
+        "wait for it before the end of the capture",
     ),
     (
         "joined, a wait from outside",
@@ -223,7 +225,7 @@ def test_the_sentences_of_the_old_rule() -> None:
     found = order(lower(policies.modular(Ring(3, 2))).listing(1))
     assert [explain(found, fault, 3) for fault in found.faults] == [
         "meaning: [compute: wait for landed[0], the copy of module 2] (pass 0, module 2): the "
-        "latest copy into the slot is of module 0",
+        "latest copy into slot 0 is of module 0",
         "identity: [compute: run module 2 from slot 0] (pass 0, module 2): the latest copy into "
         "slot 0 is of module 0",
     ]
@@ -242,7 +244,7 @@ def test_an_operation_of_a_replay_is_placed_in_it() -> None:
 
 # ---- the advice mends the program
 
-LET = re.compile(r"; let (.+) wait for (\w+)(?:\[(\d+)\])? before it$")
+LET = re.compile(r"; let (.+) wait for (\w+)(?:\[(\d+)\])? before the \w+$")
 RECORD = re.compile(r"; record an event on (.+) after the \w+, and let (.+) wait for it before the")
 
 

@@ -174,6 +174,8 @@ def test_a_captured_chain() -> None:
         Replay(COMPUTE, PASS),
         Record(COMPUTE, landed(0)),
         Record(COMPUTE, landed(1)),
+        Record(COMPUTE, RAN),
+        Wait(COPY, RAN),
     )
 
 
