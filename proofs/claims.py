@@ -115,7 +115,8 @@ def claims(system: System) -> tuple[Claim, ...]:
             "together",
             "no interleaving of a safe schedule's program shows a hazard, a loose copy or another "
             "module's weights: eager, captured, with a module skipped, with a block written",
-            f"all rings to {engines.BOUND}x{engines.BOUND}, preload and two periods",
+            f"all rings to {engines.BOUND}x{engines.BOUND} (two copy streams, and periods of "
+            f"several passes, to {engines.MIDDLE}x{engines.MIDDLE}), preload and two periods",
             search=lambda: engines.together(system),
         ),
         Claim(
@@ -131,8 +132,9 @@ def claims(system: System) -> tuple[Claim, ...]:
             "engines",
             "clocks, interleavings and a solver over real times find the same faults in the same "
             "programs, right ones and faulty ones",
-            f"all rings to {engines.BOUND}x{engines.BOUND}; for faults on two copy streams to "
-            f"{engines.SMALL}x{engines.SMALL}, with the solver to {engines.TINY}x{engines.TINY}",
+            f"all rings to {engines.BOUND}x{engines.BOUND} (two copy streams, and periods of "
+            f"several passes, to {engines.MIDDLE}x{engines.MIDDLE}; faults on two copy streams to "
+            f"{engines.SMALL}x{engines.SMALL}; the solver to {engines.TINY}x{engines.TINY})",
             search=lambda: engines.disagreement(system),
             found=Verdict.DISAGREE,
         ),

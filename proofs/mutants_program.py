@@ -158,7 +158,7 @@ ORDER_MUTANTS = (
         "if False:",
         11,
         None,
-        "N=3, K=2, modular, one copy stream, as it is",
+        "N=1, K=1, restart, one copy stream, captured, written, no fork",
     ),
     Mutant(
         "clocks blind to what a wait means",
