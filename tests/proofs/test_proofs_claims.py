@@ -11,10 +11,11 @@ from proofs.report import Verdict
 from proofs.symbolic import explore
 
 CLAIMS = {claim.number: claim for claim in claims(System())}
-OBLIGATIONS = {0: 9, 1: 7, 2: 17, 3: 7, 4: 2, 6: 7}
+OBLIGATIONS = {0: 9, 1: 7, 2: 17, 3: 7, 4: 2, 5: 36, 6: 7}
 
 
-@pytest.mark.parametrize("number", OBLIGATIONS)
+# Claim 5 is proved obligation by obligation in test_proofs_ordering.
+@pytest.mark.parametrize("number", [number for number in OBLIGATIONS if number != 5])
 def test_the_claim_is_proved(number: int) -> None:
     result = prove_claim(CLAIMS[number])
     assert (result.verdict, result.reason) == (Verdict.PROVED, "")
@@ -32,8 +33,12 @@ def test_the_agreement_holds_to_its_bound() -> None:
 
 
 def test_there_are_as_many_obligations_as_expected() -> None:
-    assert {n: len(claim.obligations) for n, claim in CLAIMS.items()} == OBLIGATIONS | {10: 0}
-    assert sum(OBLIGATIONS.values()) == EXPECTED_OBLIGATIONS == 49
+    assert {n: len(claim.obligations) for n, claim in CLAIMS.items()} == OBLIGATIONS | {
+        9: 0,
+        10: 0,
+        11: 0,
+    }
+    assert sum(OBLIGATIONS.values()) == EXPECTED_OBLIGATIONS == 85
 
 
 def test_the_claims_are_in_order_and_their_names_unique() -> None:

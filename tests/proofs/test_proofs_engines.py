@@ -42,6 +42,7 @@ BY_NAME = {mutant.name: mutant for mutant in PROGRAM_MUTANTS}
 def _small(monkeypatch: pytest.MonkeyPatch) -> None:
     """The searches go to 8x8 in the command."""
     monkeypatch.setattr(engines, "BOUND", 2)
+    monkeypatch.setattr(engines, "TINY", 1)
 
 
 def verdict(number: int, system: System) -> tuple[Verdict, str]:

@@ -13,7 +13,9 @@ from proofs.report import WORST_FIRST, Verdict, worst
 
 MANY = len(MUTANTS)
 COUNTS = {"0 machine": 9, "1 soundness": 7, "2 policies": 17, "3 modular": 7}
-COUNTS |= {"4 equivalence": 2, "6 closure": 7}
+COUNTS |= {"4 equivalence": 2, "5 ordering": 36, "6 closure": 7}
+BOUNDED = ("9 together", "10 agreement", "11 engines")
+FIRST_MUTANT = len(COUNTS) + len(BOUNDED)
 
 
 def claim(name: str, count: int, verdict: Verdict = Verdict.PROVED) -> Result:
@@ -22,29 +24,32 @@ def claim(name: str, count: int, verdict: Verdict = Verdict.PROVED) -> Result:
 
 def whole() -> list[Result]:
     """The results of a run in which all is well."""
-    bounded = Result("10 agreement", "", Verdict.HOLDS_TO_BOUND, "enumeration", "12x12", "all")
+    bounded = [
+        Result(name, "", Verdict.HOLDS_TO_BOUND, "enumeration", "12x12", "all") for name in BOUNDED
+    ]
     mutants = [Result(one.name, "", Verdict.PROVED, "", "", one.smallest) for one in MUTANTS]
-    return [*(claim(name, count) for name, count in COUNTS.items()), bounded, *mutants]
+    return [*(claim(name, count) for name, count in COUNTS.items()), *bounded, *mutants]
 
 
 def test_a_whole_run_is_proved() -> None:
     verdict, line = total(whole())
     assert verdict is Verdict.PROVED
     assert verdict.value == 0
-    assert line == f"PROVED: 7 claims, 49 of 49 obligations, {MANY} of {MANY} mutants refuted"
+    assert line == f"PROVED: 10 claims, 85 of 85 obligations, {MANY} of {MANY} mutants refuted"
 
 
-@pytest.mark.parametrize("at", range(6))
+@pytest.mark.parametrize("at", range(7))
 def test_a_missing_claim_is_unknown(at: int) -> None:
     verdict, line = total([result for n, result in enumerate(whole()) if n != at])
     assert verdict is Verdict.UNKNOWN
     assert verdict.value == 3
-    assert line.startswith("UNKNOWN: 6 claims, ")
-    assert "49 of 49" not in line
+    assert line.startswith("UNKNOWN: 9 claims, ")
+    assert "85 of 85" not in line
 
 
-def test_a_missing_claim_to_a_bound_is_unknown() -> None:
-    verdict, _ = total([result for result in whole() if result.name != "10 agreement"])
+@pytest.mark.parametrize("name", BOUNDED)
+def test_a_missing_claim_to_a_bound_is_unknown(name: str) -> None:
+    verdict, _ = total([result for result in whole() if result.name != name])
     assert verdict is Verdict.UNKNOWN
 
 
@@ -54,10 +59,10 @@ def test_another_number_of_obligations_is_unknown(change: int) -> None:
     results[1] = claim("1 soundness", 7 + change)
     verdict, line = total(results)
     assert verdict is Verdict.UNKNOWN
-    assert f"{49 + change} of 49 obligations" in line
+    assert f"{85 + change} of 85 obligations" in line
 
 
-@pytest.mark.parametrize("at", [7, 20, -1])
+@pytest.mark.parametrize("at", [FIRST_MUTANT, 20, -1])
 def test_a_missing_mutant_is_unknown(at: int) -> None:
     results = whole()
     del results[at]
@@ -69,22 +74,22 @@ def test_a_missing_mutant_is_unknown(at: int) -> None:
 def test_no_results_are_unknown() -> None:
     verdict, line = total([])
     assert verdict is Verdict.UNKNOWN
-    assert line == f"UNKNOWN: 0 claims, 0 of 49 obligations, 0 of {MANY} mutants refuted"
+    assert line == f"UNKNOWN: 0 claims, 0 of 85 obligations, 0 of {MANY} mutants refuted"
 
 
 NOT_GREEN = [verdict for verdict in Verdict if verdict.name not in ("PROVED", "HOLDS_TO_BOUND")]
 
 
 @pytest.mark.parametrize("verdict", NOT_GREEN)
-@pytest.mark.parametrize("at", [0, 6, 7, -1])
+@pytest.mark.parametrize("at", [0, 6, 7, 9, FIRST_MUTANT, -1])
 def test_one_bad_result_is_the_verdict(at: int, verdict: Verdict) -> None:
     results = whole()
     results[at] = replace(results[at], verdict=verdict)
     found, line = total(results)
     assert found is verdict
-    refuted = MANY - (at not in (0, 6))
+    refuted = MANY - (at not in range(FIRST_MUTANT))
     assert line == (
-        f"{verdict.name}: 7 claims, 49 of 49 obligations, {refuted} of {MANY} mutants refuted"
+        f"{verdict.name}: 10 claims, 85 of 85 obligations, {refuted} of {MANY} mutants refuted"
     )
 
 
@@ -148,7 +153,9 @@ def test_a_mutant_that_is_not_refuted_is_not_said_to_be(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     results = whole()
-    results[7] = replace(results[7], verdict=Verdict.MUTANT_SURVIVED, reason="it holds")
+    results[FIRST_MUTANT] = replace(
+        results[FIRST_MUTANT], verdict=Verdict.MUTANT_SURVIVED, reason="it holds"
+    )
     monkeypatch.setattr(command, "prove_all", lambda _: iter(results))
     assert command.main([]) == 5
     lines = capsys.readouterr().out.splitlines()
@@ -156,5 +163,5 @@ def test_a_mutant_that_is_not_refuted_is_not_said_to_be(
     assert [line.split()[0] for line in mutants] == ["MUTANT_SURVIVED"] + ["REFUTED"] * (MANY - 1)
     assert lines[lines.index(mutants[0]) + 1].strip() == "it holds"
     assert lines[-1] == (
-        f"MUTANT_SURVIVED: 7 claims, 49 of 49 obligations, {MANY - 1} of {MANY} mutants refuted"
+        f"MUTANT_SURVIVED: 10 claims, 85 of 85 obligations, {MANY - 1} of {MANY} mutants refuted"
     )

@@ -1,104 +1,93 @@
 """The runtime's one accelerator path, on the simulated accelerator: bit-identical under every
-seed, and wrong under some as soon as one of its fences is missing."""
+seed, for all policies and many rings."""
 
 from __future__ import annotations
 
-import copy
-import os
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-
 import pytest
 import torch
-from torch import nn
 
 import runtime
-import runtime.device
-from runtime.device import AcceleratorStreams, Action
 from schedule import policies
-from schedule.operations import COMPUTE, COPY, Record, Wait
-from tests.simdevice.device import ADVERSARIES, SimDevice, start
+from tests.simdevice.device import ADVERSARIES, SimDevice
 from tests.simdevice.helpers import DEVICE, OTHER
+from tests.simdevice.offloads import (
+    MORE,
+    SAFE,
+    Case,
+    Stack,
+    batches,
+    from_the_start,
+    line,
+    same,
+)
 
-WIDTH, PASSES = 16, 2
-RINGS = ((3, 2), (4, 3), (5, 2), (7, 3))
-SAFE = tuple(name for name in policies.NAMED if name != "modular")
-MORE = int(os.environ.get("SIMDEVICE_SEEDS", "1"))
-SEEDS = {"random": 80 * MORE, "compute": 10 * MORE, "copies": 10 * MORE}
-"""By adversary; the two extreme ones leave little to the seed."""
-
-
-class Stack(nn.Module):
-    """N layers that each change what the next one sees, and a head that stays on the device."""
-
-    def __init__(self, modules: int) -> None:
-        super().__init__()
-        torch.manual_seed(modules)
-        self.layers = nn.ModuleList(nn.Linear(WIDTH, WIDTH) for _ in range(modules))
-        self.head = nn.Linear(WIDTH, WIDTH)
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        for layer in self.layers:
-            x = torch.tanh(layer(x))
-        return self.head(x)
+RINGS = ((3, 1), (3, 2), (4, 3), (5, 2), (7, 3))
+ROOMY = ((1, 1), (4, 4), (3, 5))
+"""With a slot for every module: where weights stay there is nothing to race."""
+EACH = tuple(
+    (name, *ring)
+    for name in SAFE
+    for ring in RINGS + ROOMY
+    if ring[1] >= policies.named(name).least_slots
+)
 
 
-def batches() -> list[torch.Tensor]:
-    generator = torch.Generator().manual_seed(9)
-    return [torch.randn(2, WIDTH, generator=generator) for _ in range(PASSES)]
+def seeds(modules: int, slots: int) -> dict[str, int]:
+    """By adversary; the two extreme ones leave little to the seed."""
+    few = slots >= modules
+    return {
+        "random": MORE * (12 if few else 56),
+        "compute": MORE * (4 if few else 8),
+        "copies": MORE * (4 if few else 8),
+    }
 
 
-class Case:
-    """One model, offloaded, and what it must give."""
-
-    def __init__(self, policy: str, modules: int, slots: int, device: str = DEVICE) -> None:
-        self.name = (policy, modules, slots)
-        model = Stack(modules)
-        with torch.no_grad():
-            self.expected = [model(x) for x in batches()]
-        self.model = copy.deepcopy(model)
-        self.offloaded = runtime.offload(self.model, slots=slots, policy=policy, device=device)
-        self.inputs = [x.to(device) for x in batches()]
-
-    def right(self, sim: SimDevice, seed: int, adversary: str) -> bool:
-        """Whether all passes are bit-identical under this seed; the host waits at the end only."""
-        with torch.no_grad(), sim.steps(seed, adversary):
-            outputs = [self.model(x) for x in self.inputs]
-        return all(
-            torch.equal(output.cpu(), expected)
-            for output, expected in zip(outputs, self.expected, strict=True)
-        )
-
-    def replay(self, seed: int, adversary: str) -> str:
-        """The line that runs this seed alone."""
-        call = f"replay{(*self.name, seed, adversary)}"
-        start_ = "from tests.simdevice.test_simdevice_runtime import replay"
-        return f'python -c "{start_}; print({call})"'
+def test_the_seeds_are_thousands() -> None:
+    assert sum(sum(seeds(*ring).values()) for _, *ring in EACH) >= 3000
+    assert {name for name, *_ in EACH} == {*policies.NAMED} - {"modular"}
 
 
-def replay(policy: str, modules: int, slots: int, seed: int, adversary: str) -> bool:
-    """Whether this seed is right; in a process of its own, as a failing test prints it."""
-    torch.set_num_threads(1)
-    sim = start()
-    case = Case(policy, modules, slots)
-    with case.offloaded:
-        return case.right(sim, seed, adversary)
-
-
-@pytest.mark.parametrize(("modules", "slots"), RINGS)
-@pytest.mark.parametrize("policy", SAFE)
+@pytest.mark.parametrize(("policy", "modules", "slots"), EACH)
 def test_every_seed_is_bit_identical(sim: SimDevice, policy: str, modules: int, slots: int) -> None:
     case = Case(policy, modules, slots)
     with case.offloaded as offloaded:
-        for adversary, seeds in SEEDS.items():
-            for seed in range(seeds):
+        for adversary, number in seeds(modules, slots).items():
+            for seed in range(number):
                 assert case.right(sim, seed, adversary), case.replay(seed, adversary)
-        report = offloaded.report()
+        report, schedule = offloaded.report(), offloaded.schedule
+    rounds = 1 + sum(seeds(modules, slots).values())
     assert report.device == DEVICE
     assert report.misses == 0
-    assert report.runs == sum(SEEDS.values()) * PASSES * modules
-    assert report.copies == sum(SEEDS.values()) * PASSES * offloaded.schedule.copies > 0
-    assert report.bytes_device < report.bytes_whole
+    assert report.runs == rounds * case.passes * modules
+    assert report.preloaded == len(schedule.preload)
+    assert report.copies == rounds * 2 * schedule.copies
+    assert report.bytes_device < report.bytes_whole or slots >= modules
+    if slots < modules:
+        assert schedule.copies > 0
+
+
+@pytest.mark.parametrize("policy", SAFE)
+def test_from_the_preload_to_the_close(sim: SimDevice, policy: str) -> None:
+    """Nothing waits in between: preloads are still under way when the first pass begins, and
+    passes when the model is closed."""
+    for ring in ((3, 2), (5, 3)):
+        for adversary in ADVERSARIES:
+            for seed in range(4 * MORE):
+                arguments = (seed, adversary, policy, *ring)
+                assert from_the_start(sim, *arguments), line("replay_from_the_start", arguments)
+
+
+def test_what_a_failing_test_prints_replays_the_seed(capsys: pytest.CaptureFixture[str]) -> None:
+    case = Case("chain", 3, 2)
+    case.offloaded.close()
+    printed = case.replay(7, "copies")
+    fresh = line("replay_from_the_start", (7, "copies", "chain", 3, 2))
+    for each in (printed, fresh):
+        command, code = each.rstrip('"').split(' "')
+        assert command == "python -c"
+        exec(code, {})
+    assert capsys.readouterr().out == "True\nTrue\n"
+    assert "(7, 'copies', 'chain', 3, 2, 'in order', 'one copy stream', 'simdev:0')" in printed
 
 
 def test_the_copies_are_the_reports_and_the_slots_are_small(sim: SimDevice) -> None:
@@ -124,17 +113,15 @@ def test_the_copies_are_the_reports_and_the_slots_are_small(sim: SimDevice) -> N
 
 def test_real_threads_too(sim: SimDevice) -> None:
     case = Case("double_buffer", 5, 2)
-    with case.offloaded, torch.no_grad():
+    with case.offloaded:
         for adversary in ADVERSARIES:
             for seed in range(3):
                 with sim.threads(seed, adversary, microseconds=500):
-                    outputs = [case.model(x) for x in case.inputs]
-                    for output, expected in zip(outputs, case.expected, strict=True):
-                        assert torch.equal(output.cpu(), expected)
+                    assert same(case.outputs(), case.expected())
 
 
 def test_the_other_device(sim: SimDevice) -> None:
-    case = Case("balanced", 5, 2, OTHER)
+    case = Case("balanced", 5, 2, device=OTHER)
     with case.offloaded as offloaded, torch.accelerator.device_index(1):
         assert offloaded.report().device == OTHER
         for adversary in ADVERSARIES:
@@ -153,8 +140,8 @@ def test_where_data_cannot_be_set_across_devices(sim: SimDevice) -> None:
 
 def test_when_pinned_memory_runs_out_nothing_is_changed(sim: SimDevice) -> None:
     torch.accelerator.empty_host_cache()
-    model, x = Stack(5), batches()[0]
-    expected, kept = model(x), list(model.parameters())
+    model, x, order = Stack(5), batches(1)[0], range(5)
+    expected, kept = model(x, order), list(model.parameters())
     two_modules = sim.pinned().reserved + 2 * 2048
     with (
         sim.pinned_fails_at(two_modules),
@@ -162,67 +149,7 @@ def test_when_pinned_memory_runs_out_nothing_is_changed(sim: SimDevice) -> None:
     ):
         runtime.offload(model, slots=2, policy="balanced", device=DEVICE)
     assert all(a is b for a, b in zip(model.parameters(), kept, strict=True))
-    assert torch.equal(model(x), expected)
+    assert torch.equal(model(x, order), expected)
     case = Case("balanced", 5, 2)
     with case.offloaded:
         assert case.right(sim, 0, "random")
-
-
-# ---- the fences
-
-FENCES: dict[str, Callable[[Record | Wait], bool]] = {
-    "record of what ran": lambda op: isinstance(op, Record) and op.stream == COMPUTE,
-    "wait for what ran": lambda op: isinstance(op, Wait) and op.stream == COPY,
-    "record of what landed": lambda op: isinstance(op, Record) and op.stream == COPY,
-    "wait for what landed": lambda op: isinstance(op, Wait) and op.stream == COMPUTE,
-}
-
-
-@contextmanager
-def without(monkeypatch: pytest.MonkeyPatch, fence: str) -> Iterator[None]:
-    """Programs that are bound in this context lack the fence."""
-    whole = AcceleratorStreams.fence
-
-    def broken(self: AcceleratorStreams, operation: Record | Wait) -> Action:
-        if FENCES[fence](operation):
-            return lambda: None
-        return whole(self, operation)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(AcceleratorStreams, "fence", broken)
-        yield
-
-
-@pytest.mark.parametrize("policy", SAFE)
-@pytest.mark.parametrize("fence", FENCES)
-def test_a_missing_fence_shows(
-    sim: SimDevice, monkeypatch: pytest.MonkeyPatch, fence: str, policy: str
-) -> None:
-    with without(monkeypatch, fence):
-        case = Case(policy, 5, 3)
-    with case.offloaded:
-        for adversary in ("compute" if "ran" in fence else "copies", "random"):
-            assert not all(case.right(sim, seed, adversary) for seed in range(20)), adversary
-
-
-def test_a_copy_on_the_wrong_stream_shows(sim: SimDevice, monkeypatch: pytest.MonkeyPatch) -> None:
-    """WAW: the program has one copy stream, and relies on it for copies into one slot. With a new
-    stream for each copy that order is gone."""
-
-    def scattered(
-        self: AcceleratorStreams, _: str, target: torch.Tensor, source: torch.Tensor
-    ) -> Action:
-        def copy_() -> None:
-            other = torch.Stream(device=self.device)
-            other.wait_event(self._copy_streams[COPY].record_event())
-            with other:
-                target.copy_(source, non_blocking=True)
-
-        return copy_
-
-    with monkeypatch.context() as patch:
-        patch.setattr(AcceleratorStreams, "copy", scattered)
-        case = Case("chain", 5, 3)
-    with case.offloaded:
-        assert not all(case.right(sim, seed, "copies") for seed in range(4))
-    torch.accelerator.synchronize()

@@ -1,0 +1,228 @@
+"""Executes any listing on the simulated accelerator: captures, replays and writes too.
+
+A host block's bytes name its module, and how often the host wrote it. A run appends what it reads
+to its row, by several kernels, so that a race changes the row; each row must then be what the
+listing says in the order in which the host issues it, where everything is done at once.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import replace
+
+import torch
+
+from proofs.engines import cases
+from proofs.obligation import System
+from schedule.operations import (
+    HOST,
+    Capture,
+    Copy,
+    EndCapture,
+    Event,
+    Issued,
+    Listing,
+    Operation,
+    Record,
+    Replay,
+    Run,
+    Streams,
+    Wait,
+    Write,
+)
+from schedule.policy import named
+from schedule.ring import Ring
+from tests.simdevice.device import start
+from tests.simdevice.helpers import DEVICE, stream
+
+SIZE, READS, BITS = 4, 2, 5
+NOTHING = 0
+"""Elements a block; how often a run reads its slot; bits a value. What a slot holds at first."""
+
+
+def value(module: int, writes: int) -> int:
+    """What the block's bytes say."""
+    assert module < 8
+    assert writes < 3
+    return 1 + module + 8 * writes
+
+
+def append(row: int, read: int) -> int:
+    """The row after a run that read this."""
+    for _ in range(READS):
+        row = (row << BITS) + read
+    return row
+
+
+Rows = dict[int, int]
+"""By a run's place in the listing, what it read, each time it was done."""
+
+
+class Expected:
+    """What a listing must give: its rows, and what the slots hold in the end. named: each run
+    then reads its own module, whatever the slot holds."""
+
+    def __init__(self, listing: Listing, named: bool = False) -> None:
+        self._named = named
+        self.rows: Rows = {}
+        self.slots: dict[int, int] = {}
+        self._writes: dict[int, int] = {}
+        self._body: list[tuple[int, Operation]] = []
+        captured = False
+        for place, (operation, _) in enumerate(listing):
+            match operation:
+                case Capture():
+                    captured = True
+                case EndCapture():
+                    captured = False
+                case Replay():
+                    for at, one in self._body:
+                        self._take(at, one)
+                case _ if captured:
+                    self._body.append((place, operation))
+                case _:
+                    self._take(place, operation)
+
+    def results(self) -> tuple[list[int], dict[int, int]]:
+        """The rows without their places, and the slots."""
+        return list(self.rows.values()), self.slots
+
+    def _take(self, place: int, operation: Operation) -> None:
+        match operation:
+            case Copy(_, slot, module):
+                self.slots[slot] = value(module, self._writes.get(module, 0))
+            case Run(_, slot, module):
+                read = value(module, 0) if self._named else self.slots.get(slot, NOTHING)
+                self.rows[place] = append(self.rows.get(place, 0), read)
+            case Write(module):
+                self._writes[module] = self._writes.get(module, 0) + 1
+
+
+class Executor:
+    """One execution of a listing, on streams and in memory of its own."""
+
+    def __init__(self, listing: Listing, streams: Streams) -> None:
+        self.listing = listing
+        operations = [operation for operation, _ in listing]
+        copies = [one for one in operations if isinstance(one, Copy)]
+        runs = [one for one in operations if isinstance(one, Run)]
+        modules = 1 + max(one.module for one in [*copies, *runs])
+        slots = 1 + max(one.slot for one in [*copies, *runs])
+        blocks = torch.empty(modules, SIZE, dtype=torch.int64).pin_memory()
+        places = [at for at, one in enumerate(operations) if isinstance(one, Run)]
+        self._rows = torch.zeros(len(places), SIZE, dtype=torch.int64, device=DEVICE)
+        self._slots = torch.full((slots, SIZE), NOTHING, dtype=torch.int64, device=DEVICE)
+        self.blocks, self.slots = list(blocks), list(self._slots)
+        self.rows = dict(zip(places, self._rows, strict=True))
+        for module, block in enumerate(self.blocks):
+            block.fill_(value(module, 0))
+        self.writes = [0] * modules
+        self.streams = {name: stream() for name in streams.names}
+        self.events: dict[Event, torch.Event] = {}
+        self.graph = torch.accelerator.Graph()
+        self.recorded: set[Event] = set()
+        torch.accelerator.synchronize()
+
+    def execute(self) -> tuple[Rows, dict[int, int]]:
+        """The rows, and the slots in the end. RuntimeError: what the device refused first."""
+        try:
+            for place, issued in enumerate(self.listing):
+                self._issue(place, issued)
+        except RuntimeError:
+            self.graph.reset()  # its capture is given up
+            raise
+        torch.accelerator.synchronize()
+        return dict(zip(self.rows, _numbers(self._rows), strict=True)), dict(
+            enumerate(_numbers(self._slots))
+        )
+
+    def _issue(self, place: int, issued: Issued) -> None:
+        operation = issued.operation
+        if isinstance(operation, Wait) and operation.stream == HOST:
+            self._event(operation.event).synchronize()
+            return
+        if isinstance(operation, Write):
+            self._write(operation.module)
+            return
+        with self.streams[operation.stream] as on:
+            match operation:
+                case Copy():
+                    self._copy(operation)
+                case Run(_, slot, _):
+                    self._run(self.rows[place], self.slots[slot])
+                case Record(_, event):
+                    self.recorded.add(event)
+                    on.record_event(self._event(event))
+                case Wait(_, event):
+                    on.wait_event(self._event(self._meant(event)))
+                case Capture():
+                    self.graph.capture_begin()
+                case EndCapture():
+                    self.graph.capture_end()
+                case Replay():
+                    self.graph.replay()
+
+    def _copy(self, copy: Copy) -> None:
+        block = self.blocks[copy.module]
+        source = block.clone() if copy.pageable else block
+        self.slots[copy.slot].copy_(source, non_blocking=True)
+
+    @staticmethod
+    def _run(row: torch.Tensor, slot: torch.Tensor) -> None:
+        for _ in range(READS):
+            row.mul_(1 << BITS).add_(slot)
+
+    def _write(self, module: int) -> None:
+        self.writes[module] += 1
+        self.blocks[module].fill_(value(module, self.writes[module]))
+
+    def _event(self, event: Event) -> torch.Event:
+        if event not in self.events:
+            self.events[event] = torch.Event(device=DEVICE)
+        return self.events[event]
+
+    def _meant(self, event: Event) -> Event:
+        """In a graph a wait for what the graph has not recorded can only mean the event outside."""
+        inside = event.graph is None or event in self.recorded
+        return event if inside else replace(event, graph=None)
+
+
+def _numbers(found: torch.Tensor) -> Iterable[int]:
+    """By row the number that all of its elements are, or -1 where they differ."""
+    for row in found.cpu().tolist():
+        yield row[0] if len(set(row)) == 1 else -1
+
+
+def right(listing: Listing, streams: Streams, expected: Expected) -> bool:
+    """Whether one execution gives what is expected."""
+    rows, slots = Executor(listing, streams).execute()
+    return rows == expected.rows and expected.slots.items() <= slots.items()
+
+
+def outcome(listing: Listing, streams: Streams, named: bool = False) -> str:
+    """Of one execution: "right", "wrong", or the device's error, without the streams' numbers.
+
+    named: what is right is by name: each run reads its module, whatever the listing brings.
+    """
+    try:
+        good = right(listing, streams, Expected(listing, named))
+    except RuntimeError as error:
+        return re.sub(r"stream \d+", "stream", str(error).splitlines()[0])
+    return "right" if good else "wrong"
+
+
+def replay_line(policy: str, ring: Ring, case: str, seed: int, adversary: str) -> str:
+    """A shell line that runs this seed alone."""
+    arguments = (policy, ring.modules, ring.slots, case, seed, adversary)
+    import_ = "from tests.simdevice.executor import replay"
+    return f'python -c "{import_}; print(replay{arguments})"'
+
+
+def replay(policy: str, modules: int, slots: int, name: str, seed: int, adversary: str) -> str:
+    """What the program with this name gives under this seed."""
+    torch.set_num_threads(1)
+    sim, ring = start(), Ring(modules, slots)
+    (case,) = (one for one in cases(System(), named(policy), ring) if one.name == name)
+    with torch.no_grad(), sim.steps(seed, adversary):
+        return outcome(case.listing, case.streams)

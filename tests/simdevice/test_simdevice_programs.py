@@ -1,0 +1,154 @@
+"""Programs, executed operation by operation: eager, with a module skipped, with a block written,
+and captured. Whole ones are right under every seed. With a fault put into the lowering they are
+wrong under some seed, or the device refuses them, just where the clocks say so."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cache
+
+import pytest
+
+from proofs import engines
+from proofs.mutants_program import PROGRAM_MUTANTS
+from proofs.mutation import Mutant, apply
+from proofs.obligation import System
+from schedule import policies
+from schedule.order import order
+from schedule.ring import Ring
+from tests.simdevice.device import ADVERSARIES, SimDevice
+from tests.simdevice.executor import Expected, outcome, replay_line, right
+from tests.simdevice.offloads import MORE
+
+SEEDS = {"random": 4 * MORE, "compute": 2 * MORE, "copies": 2 * MORE}
+RINGS = (Ring(1, 1), Ring(2, 1), Ring(3, 2), Ring(4, 3), Ring(3, 3), Ring(2, 3))
+SYSTEM = System()
+
+
+def safe(name: str, ring: Ring) -> bool:
+    """Whether the policy has a schedule for this ring, and a safe one."""
+    policy = policies.named(name)
+    return ring.slots >= policy.least_slots and SYSTEM.verifier.check(policy(ring)).safe
+
+
+@pytest.mark.parametrize("name", policies.NAMED)
+def test_whole_programs_are_right_under_every_seed(sim: SimDevice, name: str) -> None:
+    for ring in RINGS:
+        cases = engines.cases(SYSTEM, policies.named(name), ring) if safe(name, ring) else ()
+        for case in cases:
+            expected = Expected(case.listing)
+            for adversary, seeds in SEEDS.items():
+                for seed in range(seeds):
+                    with sim.steps(seed, adversary):
+                        given = right(case.listing, case.streams, expected)
+                    assert given, replay_line(name, ring, case.name, seed, adversary)
+
+
+def test_a_failing_program_is_replayed_by_its_line(capsys: pytest.CaptureFixture[str]) -> None:
+    text = replay_line(
+        "chain", Ring(3, 2), "N=3, K=2, chain, one copy stream, captured", 5, "copies"
+    )
+    command, code = text.rstrip('"').split(' "')
+    assert command == "python -c"
+    exec(code, {})
+    assert capsys.readouterr().out == "right\n"
+
+
+def test_an_unsafe_schedule_is_wrong_under_every_seed(sim: SimDevice) -> None:
+    """Its program is perfectly ordered: what is wrong is the schedule. Where misses are reloaded,
+    the same schedule is right."""
+    for case in engines.cases(SYSTEM, policies.named("modular"), Ring(3, 2)):
+        for adversary in ADVERSARIES:
+            for seed in range(2 * MORE):
+                with sim.steps(seed, adversary):
+                    given = outcome(case.listing, case.streams, named=True)
+                assert given == ("right" if case.guarded else "wrong"), case.name
+
+
+# ---- faults in the lowering
+
+MUTANTS = {mutant.name: mutant for mutant in PROGRAM_MUTANTS}
+FORK = "waits for an event that was recorded outside the capture"
+JOIN = "was forked into the capture and not joined"
+PAGEABLE = "not allowed in a capture: a copy from or to pageable memory"
+CHAIN = "N=3, K=2, chain, one copy stream"
+SHOWS: dict[str, dict[str, str]] = {
+    "no fork event": {CHAIN: "wrong", f"{CHAIN}, captured": FORK},
+    "no wait for the copy": {CHAIN: "wrong", f"{CHAIN}, captured": "wrong"},
+    "stream-wide wait replaced by nothing": {CHAIN: "wrong", f"{CHAIN}, captured": FORK},
+    "wait on a stale record": {CHAIN: "wrong", f"{CHAIN}, captured": "wrong"},
+    "two copy streams without order": {"N=3, K=1, chain, two copy streams, skipped": "wrong"},
+    "a host write during a copy": {f"{CHAIN}, written": "wrong"},
+    "nothing is joined": {f"{CHAIN}, captured": "wrong"},
+    "unjoined capture": {f"{CHAIN}, captured": JOIN},
+    "capture waiting on an outside event": {f"{CHAIN}, captured": FORK},
+    "replay without join": {f"{CHAIN}, captured": "wrong"},
+    "pageable source inside a capture": {f"{CHAIN}, captured": PAGEABLE},
+}
+"""By mutant, programs and what they show under some seed: a wrong result, or the device's error."""
+
+HARMLESS: dict[str, tuple[str, ...]] = {
+    # Each module is brought twice there: its wait is for the first of two copies of the same.
+    "wait on a stale record": ("on_demand", "skipped"),
+    # What such a wait is for is recorded never, or after it: it waits for nothing.
+    "capture waiting on an outside event": ("two copy streams", "captured"),
+}
+"""By mutant, of which programs no seed shows what the clocks find: their names have all of this."""
+
+
+@cache
+def mutated(mutant: Mutant) -> tuple[engines.Case, ...]:
+    """The programs that the mutant changes."""
+    return tuple(_mutated(mutant))
+
+
+def _mutated(mutant: Mutant) -> Iterator[engines.Case]:
+    system = apply(mutant, SYSTEM)
+    for name in ("chain", "rotating", "on_demand", "restart"):
+        for ring in (Ring(3, 1), Ring(3, 2)):
+            policy = policies.named(name)
+            whole = {case.name: case for case in engines.cases(SYSTEM, policy, ring)}
+            for case in engines.cases(system, policy, ring):
+                if case.listing != whole[case.name].listing:
+                    wanted = Expected(whole[case.name].listing)
+                    assert Expected(case.listing).results() == wanted.results()
+                    yield case
+
+
+def outcomes(sim: SimDevice, case: engines.Case) -> set[str]:
+    found = set()
+    for adversary in ADVERSARIES:
+        for seed in range(3 * MORE):
+            with sim.steps(seed, adversary):
+                found.add(outcome(case.listing, case.streams))
+    return found
+
+
+def test_every_mutant_of_the_lowering_is_executed() -> None:
+    assert {*SHOWS} == {*MUTANTS}
+
+
+@pytest.mark.parametrize("name", SHOWS)
+def test_a_fault_in_the_lowering_shows(sim: SimDevice, name: str) -> None:
+    by_name = {case.name: case for case in mutated(MUTANTS[name])}
+    for case, shown in SHOWS[name].items():
+        found = outcomes(sim, by_name[case])
+        if shown == "wrong":
+            assert "wrong" in found <= {"right", "wrong"}  # it is a matter of timing
+        else:
+            (error,) = found  # and the form of a capture is not
+            assert shown in error
+
+
+@pytest.mark.parametrize("name", SHOWS)
+def test_it_shows_where_the_clocks_find_it(sim: SimDevice, name: str) -> None:
+    harmless = 0
+    for case in mutated(MUTANTS[name]):
+        faulty, found = not order(case.listing, case.streams).safe, outcomes(sim, case)
+        if faulty and found == {"right"}:
+            assert name in HARMLESS, case.name
+            assert all(word in case.name for word in HARMLESS[name]), case.name
+            harmless += 1
+        else:
+            assert (found != {"right"}) == faulty, (case.name, found)
+    assert (harmless > 0) == (name in HARMLESS)

@@ -1,0 +1,88 @@
+"""Bit-identical under every seed where modules do not run in order, weights change, there are other
+streams, or other models at once."""
+
+from __future__ import annotations
+
+import pytest
+
+from proofs.engines import STREAMS
+from tests.simdevice.device import ADVERSARIES, SimDevice
+from tests.simdevice.offloads import MORE, SAFE, Case
+
+SEEDS = {"random": 8 * MORE, "compute": 3 * MORE, "copies": 3 * MORE}
+MISSED = {
+    "skipped": {"chain", "balanced", "rotating", "double_buffer", "one_ahead"},
+    "repeated": {"chain", "balanced", "rotating"},
+    "backwards": {"chain", "balanced", "rotating", "double_buffer", "restart", "one_ahead"},
+    "updated": {"chain", "balanced", "rotating", "double_buffer"},
+    "writing": {"double_buffer"},
+}
+"""By kind, the policies that reload: not those that bring a module just before it runs, nor, for a
+module whose weights change, those that replace it at once."""
+CASES = (
+    ("chain", 3, 1),
+    ("balanced", 5, 2),
+    ("rotating", 3, 2),
+    ("double_buffer", 4, 3),
+    ("restart", 4, 3),
+    ("one_ahead", 4, 3),
+    ("on_demand", 4, 2),
+)
+TWO, SHARED = "two copy streams", "copies on the compute stream"
+
+
+def all_right(sim: SimDevice, case: Case) -> None:
+    for adversary, number in SEEDS.items():
+        for seed in range(number):
+            assert case.right(sim, seed, adversary), case.replay(seed, adversary)
+
+
+@pytest.mark.parametrize(("policy", "modules", "slots"), CASES)
+@pytest.mark.parametrize("kind", MISSED)
+def test_what_is_missed_is_reloaded_and_right(
+    sim: SimDevice, kind: str, policy: str, modules: int, slots: int
+) -> None:
+    case = Case(policy, modules, slots, kind)
+    with case.offloaded as offloaded:
+        all_right(sim, case)
+        assert (offloaded.report().misses > 0) == (policy in MISSED[kind])
+
+
+def test_what_a_module_writes_is_in_the_host_masters(sim: SimDevice) -> None:
+    case = Case("chain", 3, 2, "writing")
+    with case.offloaded:
+        for adversary in ADVERSARIES:
+            assert case.right(sim, 1, adversary)
+            masters = [layer.weight for layer in case.model.layers]
+            for master, layer in zip(masters, case.plain.layers, strict=True):
+                assert master.device.type == "cpu"
+                assert master.equal(layer.weight)
+
+
+@pytest.mark.parametrize("kind", ["in order", "skipped", "repeated", "updated", "writing"])
+@pytest.mark.parametrize("streams", [TWO, SHARED])
+def test_other_copy_streams(sim: SimDevice, streams: str, kind: str) -> None:
+    for policy in SAFE:
+        case = Case(policy, 5, 3 if kind == "in order" else 2, kind, streams)
+        with case.offloaded as offloaded:
+            assert offloaded.program.streams == STREAMS[streams]
+            for adversary in ADVERSARIES:
+                for seed in range(3 * MORE):
+                    assert case.right(sim, seed, adversary), case.replay(seed, adversary)
+
+
+@pytest.mark.parametrize("kind", ["in order", "skipped", "writing"])
+def test_two_models_at_once(sim: SimDevice, kind: str) -> None:
+    """Each has slots and copy streams of its own, and they share the compute stream."""
+    one, other = Case("balanced", 5, 2, kind), Case("rotating", 3, 2)
+    with one.offloaded, other.offloaded:
+        for adversary, number in SEEDS.items():
+            for seed in range(number):
+                with sim.steps(seed, adversary):
+                    given = [(case.outputs(), case) for case in (one, other, one)]
+                for outputs, case in given:
+                    expected = case.expected()
+                    for a, b in zip(outputs, expected, strict=True):
+                        assert a.cpu().equal(b), (seed, adversary, case.name)
+        assert (one.offloaded.report().misses > 0) == (kind == "skipped")
+        assert other.offloaded.report().misses == 0
