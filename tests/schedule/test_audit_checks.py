@@ -403,7 +403,7 @@ def test_without_a_fence_the_ordering_names_the_access() -> None:
         "it overwrites the slot while it may still be read by "
         "[compute: run module 0 from slot 0] (line 3)"
     )
-    assert war.allowed == "let copy wait for ran before it"
+    assert war.allowed == "let copy wait for ran before the copy"
     records = without(trace, lambda one: one == Record(COPY, landed(0)))
     assert set(properties(records)) == {"program", "meaning", "RAW"}
 
