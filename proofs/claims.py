@@ -131,7 +131,8 @@ def claims(system: System) -> tuple[Claim, ...]:
             11,
             "engines",
             "clocks, interleavings and a solver over real times find the same faults in the same "
-            "programs, right ones and faulty ones",
+            "programs, right ones and faulty ones (searches that meet their bound are compared as "
+            "far as they went)",
             f"all rings to {engines.BOUND}x{engines.BOUND} (two copy streams, and periods of "
             f"several passes, to {engines.MIDDLE}x{engines.MIDDLE}; faults on two copy streams to "
             f"{engines.SMALL}x{engines.SMALL}; the solver to {engines.TINY}x{engines.TINY})",

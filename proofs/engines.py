@@ -26,13 +26,12 @@ from schedule.operations import (
     Wait,
 )
 from schedule.policy import Policy
-from schedule.program import CAPTURE, REPLAY, CapturedProgram, Program
+from schedule.program import CAPTURE, RELOAD, REPLAY, WRITE, CapturedProgram, Program
 from schedule.ring import Ring
 from schedule.table import AFTER, BEFORE, PRELOAD, Boundary, Refill, Schedule
 from schedule.tasks import IDENTITY, MEANING, ORDERING, Tasks
 
 BOUND = 8
-RELOAD, WRITE = "reload", "write"
 MIDDLE, SMALL, TINY = 5, 3, 2
 """Two copy streams, and periods of several passes, have many interleavings: to 5x5. Faulty
 programs on two copy streams, or with nothing joined, have very many: to 3x3. So are faults where

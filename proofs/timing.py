@@ -2,7 +2,8 @@
 
 A stream's tasks follow each other, a wait ends after the record that it takes, and what the host
 issues after it waited starts after that. A hazard exists if and only if two conflicting tasks can
-overlap under these inequalities: it shares no code with the clocks or the interleavings.
+overlap under these inequalities. It shares with the clocks and the interleavings the tasks, and
+what is wrong with their form, and no more.
 """
 
 from __future__ import annotations

@@ -180,9 +180,14 @@ class Hooks:
         """A module ran inside others' runs; these go on reading their slots."""
         if not self._running:
             return
-        interpreter = self.interpreter
-        # Of several runs of one module the last one goes on first.
-        for outer in {step.module: step for step in self._running}.values():
+        interpreter, modules, slots = self.interpreter, set(), set()
+        for outer in reversed(self._running):
+            # Of several runs of one module, or from one slot, the innermost goes on first. Until
+            # it ended the others show their host masters: the slot is not theirs.
+            if outer.module in modules or outer.slot in slots:
+                continue
+            modules.add(outer.module)
+            slots.add(outer.slot)
             if self.on_miss != OFF and not interpreter.holds(outer):
                 self.misses += 1
                 interpreter.issue(outer.reload)

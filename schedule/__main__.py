@@ -24,6 +24,8 @@ from schedule.tracefile import read
 from schedule.verifier import Findings, Lint, Violation, check
 
 SAFE, VIOLATED, BAD_INPUT = 0, 1, 2
+MOST_RUNS = 20_000
+"""More are not to be looked at."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -131,6 +133,11 @@ def run_show(chosen: argparse.Namespace) -> int:
     """The lanes, and what is violated; a picture and a trace as files."""
     if chosen.passes < 1:
         raise ValueError(f"--passes must be at least 1, got {chosen.passes}")
+    if chosen.passes * chosen.modules > MOST_RUNS:
+        raise ValueError(
+            f"--passes {chosen.passes} of {chosen.modules} modules are more than {MOST_RUNS:,} "
+            f"runs; show fewer"
+        )
     findings = _findings(chosen.policy, chosen)
     drawing = draw(findings, chosen.passes)
     files = Files(chosen.svg, chosen.trace, STANDARD_OUTPUT if chosen.json else None)

@@ -118,6 +118,9 @@ class _Follower:
             return "no reload came before it", self.first(Boundary(RELOAD, step))
         if half in (BACK, WRITE) and not began:
             return f"{self.name(step)} is not running", self.first(Boundary(RUN, step))
+        if half == WRITE and self.taken(step):
+            # What is kept is read from the slot: it must still be the module's own.
+            return f"{self.name(step)} lost its slot before", "no write of it"
         return None
 
     def not_read(self, step: int) -> tuple[str, str]:
@@ -164,21 +167,31 @@ class _Follower:
 
     def owe(self) -> None:
         """Who must get its slot back, if it is still running."""
+        self.owed = {step for step in self.innermost() if self.taken(step)}
+
+    def taken(self, step: int) -> bool:
+        """Whether the step's slot holds another module by now."""
         schedule = self.trace.schedule
-        self.owed = {
-            step
-            for step in self.innermost()
-            if self.holds[schedule.slot_of[step]] != step % schedule.ring.modules
-        }
+        return self.holds[schedule.slot_of[step]] != step % schedule.ring.modules
 
     def innermost(self) -> Iterator[int]:
-        """Of each module the run that goes on first. Where a silent one may be running too, that
-        can't be told, and none is owed anything."""
-        modules = self.trace.schedule.ring.modules
-        last = {step % modules: step for step in (*self.silent, *self.running)}
-        runs = Counter(step % modules for step in self.silent)
-        runs.update({step % modules for step in self.running})
-        return (step for module, step in last.items() if runs[module] == 1)
+        """Of each module, and from each slot, the run that goes on first. Where a silent one may
+        be running too, that can't be told, and none is owed anything."""
+        uses = Counter(use for step in self.silent for use in self.uses(step))
+        seen: set[tuple[str, int]] = set()
+        for step in reversed(self.running):
+            if not seen & self.uses(step):
+                seen |= self.uses(step)
+                if not any(uses[use] for use in self.uses(step)):
+                    yield step
+        taken = {use for step in self.running for use in self.uses(step)}
+        for step in self.silent:
+            if not taken & self.uses(step) and all(uses[use] == 1 for use in self.uses(step)):
+                yield step
+
+    def uses(self, step: int) -> set[tuple[str, int]]:
+        schedule = self.trace.schedule
+        return {("module", step % schedule.ring.modules), ("slot", schedule.slot_of[step])}
 
     # ---- in words
 

@@ -40,8 +40,7 @@ class Known:
             raise ProgramError("give one of the operations, and a Boundary")
         self.check_stream(operation)
         if isinstance(operation, Record | Wait):
-            if not isinstance(operation.event, Event):
-                raise ProgramError(f"event {operation.event!r} is no Event")
+            refuse_no_event(operation.event)
             if operation.event not in self.events:
                 self.check_event(operation.event)
                 self.events.add(operation.event)
@@ -52,8 +51,14 @@ class Known:
         elif isinstance(operation, Copy | Run):
             refuse_negative("slot", operation.slot)
             refuse_negative("module", operation.module)
+            if isinstance(operation, Copy) and not isinstance(operation.pageable, bool):
+                raise ProgramError(f"pageable {operation.pageable!r} is no bool")
         elif isinstance(operation, Write):
             refuse_negative("module", operation.module)
+        elif not isinstance(operation.graph, str):
+            raise ProgramError(f"graph {operation.graph!r} is no name")
+        if not isinstance(boundary.half, str):
+            raise ProgramError(f"boundary.half {boundary.half!r} is no text")
         refuse_negative("boundary.step", boundary.step)
 
     def check_stream(self, operation: Operation) -> None:
@@ -78,6 +83,18 @@ class Known:
         limit = self.limits[event.name]
         if limit is not None and event.number >= limit:
             raise ProgramError(f"event {event}: there are {limit} copy streams")
+
+
+def refuse_no_event(event: object) -> None:
+    """ProgramError unless this is an Event of a name, a number or none, and a graph or none."""
+    right = (
+        isinstance(event, Event)
+        and isinstance(event.name, str)
+        and isinstance(event.number, int | None)
+        and isinstance(event.graph, str | None)
+    )
+    if not right:
+        raise ProgramError(f"event {event!r} is no Event")
 
 
 def refuse_negative(name: str, value: object) -> None:

@@ -19,6 +19,8 @@ from schedule.errors import ProgramError
 from schedule.table import Boundary
 
 COMPUTE, COPY, HOST = "compute", "copy", "host"
+RESERVED = ",:"
+"""In no stream's name: the streams of a replay, and those before a trace, have one of these."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,8 +34,13 @@ class Streams:
     copies: tuple[str, ...] = (COPY,)
 
     def __post_init__(self) -> None:
-        if isinstance(self.copies, str) or not all(isinstance(name, str) for name in self.copies):
-            raise ProgramError(f"copy streams {self.copies!r} must be a tuple of names")
+        named = isinstance(self.copies, tuple) and all(
+            isinstance(name, str) and name and not set(name) & set(RESERVED) for name in self.copies
+        )
+        if not named:
+            raise ProgramError(
+                f"copy streams {self.copies!r} must be a tuple of names without {RESERVED!r}"
+            )
         if not self.copies or len(set(self.copies)) < len(self.copies) or HOST in self.copies:
             raise ProgramError(
                 f"copy streams {self.copies} must be one or more different names, none {HOST!r}"

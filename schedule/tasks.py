@@ -102,6 +102,8 @@ class _Graph:
 def write_out(listing: Iterable[Issued], streams: Streams) -> Tasks:
     """The tasks of a listing. ProgramError for one that makes no sense: unknown streams, events
     or graphs, captures that nest or never end."""
+    if not isinstance(listing, Iterable):
+        raise ProgramError(f"{listing!r} is no listing; give Issued(operation, boundary) in order")
     writer, known = _Writer(streams), Known(streams)
     at = -1
     for at, issued in enumerate(listing):
@@ -111,10 +113,17 @@ def write_out(listing: Iterable[Issued], streams: Streams) -> Tasks:
             known.check(issued)
             writer.add(issued.operation, at)
         except ProgramError as error:
-            raise ProgramError(f"operation {at} ({issued.operation}): {error}") from None
+            raise ProgramError(f"operation {at} ({_shown(issued.operation)}): {error}") from None
     if writer.capturing is not None:
         raise ProgramError(f"operation {at} is the last, but graph {writer.capturing.name} is open")
     return Tasks(tuple(writer.tasks), tuple(writer.faults))
+
+
+def _shown(operation: object) -> str:
+    try:
+        return str(operation)
+    except TypeError:  # one of its parts is odd
+        return repr(operation)
 
 
 class _Writer:
@@ -215,7 +224,7 @@ class _Writer:
 
     def own_stream(self, graph: _Graph, stream: str, where: str) -> str:
         """A stream of one replay; the capturing one stays itself."""
-        name = stream if stream == graph.stream else f"{stream} in {where} of {graph.name}"
+        name = stream if stream == graph.stream else f"{stream}: {where} of {graph.name}"
         self.streams[name] = None
         return name
 

@@ -42,13 +42,19 @@ FIELDS: dict[str, tuple[str, ...]] = {
 OPTIONAL = {"copy": ("pageable",), "wait": ("module",)}
 
 
+MOST_BYTES = 1 << 28
+
+
 def read(path: str | os.PathLike[str]) -> Trace:
     """The trace in a file. ProgramError, with line and field, for what is no whole trace: a file
     that is cut off, too."""
     try:
-        content = Path(path).read_bytes()
+        with Path(path).open("rb") as file:
+            content = file.read(MOST_BYTES + 1)
     except OSError as error:
         raise ProgramError(f"{path} can't be read: {error.strerror or error}") from error
+    if len(content) > MOST_BYTES:
+        raise ProgramError(f"{path} has more than {MOST_BYTES:,} bytes; trace fewer passes")
     return parse(content)
 
 
@@ -274,6 +280,8 @@ def _list(name: str, value: Any, entry: Callable[[str, Any], Any]) -> tuple[Any,
 def _text(name: str, value: Any) -> str:
     if not isinstance(value, str):
         raise ProgramError(f"{name}: a text is needed, not {_kind(value)}")
+    if not value.isprintable():  # it is printed again, and must not look like a verdict
+        raise ProgramError(f"{name}: {value!a} has characters that can't be printed")
     return value
 
 

@@ -301,3 +301,32 @@ def test_one_offloaded_model_inside_another() -> None:
         assert same(outputs(outer, batches(2)), wanted)
         assert (one.report().misses, two.report().misses) == (0, 0)
         assert (one.report().runs, two.report().runs) == (6, 4)
+
+
+def test_of_two_outer_runs_over_one_slot_only_the_inner_one_gets_it() -> None:
+    """Module 1 runs module 0, which runs module 2 and is interrupted; module 1 catches that, goes
+    on, and writes into its weights. Mended: it was shown its slot, which held module 0, and so
+    read and kept module 0's weights as its own."""
+
+    def interrupted(x: torch.Tensor) -> torch.Tensor:
+        model.layers[2](x)
+        raise KeyboardInterrupt
+
+    def caught(x: torch.Tensor) -> torch.Tensor:
+        with contextlib.suppress(KeyboardInterrupt):
+            model.layers[0](x)
+        return x
+
+    for policy in ("chain", "on_demand", "single_buffer"):
+        model = hosts(3)
+        before = {name: value.clone() for name, value in model.state_dict().items()}
+        with torch.no_grad(), runtime.offload(model, slots=1, policy=policy):
+            model.layers[0].inner, model.layers[1].inner = (interrupted,), (caught,)
+            up = model.layers[1].up
+            handle = before_run(model.layers[1].down, lambda up=up: up.bias.add_(1))
+            model.layers[1](batches(1)[0])
+            handle.remove()
+            model.layers[0].inner = model.layers[1].inner = ()
+            model(batches(1)[0])
+            before["layers.1.up.bias"] += 1
+            assert_same_values(model.state_dict(), before)

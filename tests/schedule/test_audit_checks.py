@@ -288,12 +288,14 @@ def test_after_a_boundary_after_what_ran_inside_the_outer_one_lost_its_slot() ->
     found = lower(one_slot).parts()
     trace = Trace("cpu", one_slot, (1,), (0, 1))
     write, after, leave = found["write"][0], found["after"][1], found["leave"][0]
-    trace.issued = [*write, *after]
+    trace.issued = [*found["write"][1], *after]
     assert not audit(trace).misfits
+    trace.issued = [*write, *after]  # what would be kept is module 1's
+    assert first(trace)[:3] == (2, "program", "module 0 lost its slot before")
     trace.issued = [*after, *write]
     assert first(trace)[:3] == (2 + len(after), "program", "module 0 is not running")
-    trace.issued = [*leave, *after]
-    assert first(trace)[:3] == (2 + len(leave), "program", "module 1 is not running")
+    trace.issued = [*leave, *after]  # module 0 may be inside of 1, or 1 of 0: it can't be told
+    assert not audit(trace).misfits
     trace.issued = [*leave, *found["reload"][1], *found["back"][1], *after]
     assert not audit(trace).misfits
 

@@ -135,7 +135,7 @@ def test_pageable_memory_can_not_be_captured() -> None:
     found = three(listing(*graph(*FORK, Copy(COPY, 0, 0, True), *JOIN), REPLAY))
     assert shown(found) == [(PAGEABLE, 3, None)]
     assert found.faults[0].why == "inside graph g it copies from pageable memory"
-    assert [found.tasks[lint].operation.stream for lint in found.lints] == ["copy in replay 0 of g"]
+    assert [found.tasks[lint].operation.stream for lint in found.lints] == ["copy: replay 0 of g"]
 
 
 # ---- everything from before is joined, before capture and before replay

@@ -34,7 +34,7 @@ from tests.schedule.listings import (
 )
 
 WHOLE = graph(*own_refill(0, 0), *own_run(0, 0))
-CAPTURED, ONCE, TWICE = (f"copy in {where} of g" for where in ("capture", "replay 0", "replay 1"))
+CAPTURED, ONCE, TWICE = (f"copy: {where} of g" for where in ("capture", "replay 0", "replay 1"))
 
 
 def written(*operations: Operation) -> list[Task]:
