@@ -12,6 +12,7 @@ from proofs.report import Verdict, row
 from proofs.user import PolicyResult, prove_policy
 from schedule.errors import PolicyError
 from schedule.loading import load
+from schedule.policy import NAMED
 from schedule.timeline import show_violation
 
 
@@ -38,8 +39,18 @@ def everything() -> int:
         print(_text(result), flush=True)
         results.append(result)
     verdict, line = total(results)
+    print("\n".join(by_policy(results)))
     print(line)
     return verdict.value
+
+
+def by_policy(results: Sequence[Result]) -> list[str]:
+    """What the claims that are about every named policy's program say of each."""
+    verdicts = {result.name.partition(" ")[0]: result.verdict for result in results}
+    about = {"ordering": "5", "joined": "9", "closure": "6"}
+    found = {name: verdicts.get(number, Verdict.UNKNOWN).name for name, number in about.items()}
+    text = ", ".join(f"{name} {verdict}" for name, verdict in found.items())
+    return [f"{'':<15} {name}: {text}" for name in NAMED]
 
 
 def _text(result: Result) -> str:

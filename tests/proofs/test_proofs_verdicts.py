@@ -10,6 +10,7 @@ import proofs.__main__ as command
 from proofs.mutants import MUTANTS
 from proofs.prove import Result, total
 from proofs.report import WORST_FIRST, Verdict, worst
+from schedule.policy import NAMED
 
 MANY = len(MUTANTS)
 COUNTS = {"0 machine": 9, "1 soundness": 7, "2 policies": 17, "3 modular": 7}
@@ -147,6 +148,19 @@ def test_the_exit_code_is_that_of_the_worst_claim(
     assert lines[1].strip() == "z3, all N and K; 9"
     assert (lines[2].strip() == "because") is (verdict.value != 0)
     assert lines[-1].startswith("PROVED: " if green else f"{verdict.name}: ")
+    said = "ordering PROVED, joined HOLDS_TO_BOUND, closure PROVED"
+    assert [line.strip() for line in lines[-1 - len(NAMED) : -1]] == [
+        f"{name}: {said}" for name in NAMED
+    ]
+
+
+@pytest.mark.parametrize(
+    ("claim_", "word"), [("5 o", "ordering"), ("9 t", "joined"), ("6 c", "closure")]
+)
+def test_what_is_said_of_each_policy_is_its_claims_verdict(claim_: str, word: str) -> None:
+    results = [r for r in whole() if not r.name.startswith(claim_)]
+    assert all(f"{word} UNKNOWN" in line for line in command.by_policy(results))
+    assert not any("UNKNOWN" in line for line in command.by_policy(whole()))
 
 
 def test_a_mutant_that_is_not_refuted_is_not_said_to_be(
