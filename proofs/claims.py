@@ -134,7 +134,8 @@ def claims(system: System) -> tuple[Claim, ...]:
             "programs, right ones and faulty ones (searches that meet their bound are compared as "
             "far as they went)",
             f"all rings to {engines.BOUND}x{engines.BOUND} (two copy streams, and periods of "
-            f"several passes, to {engines.MIDDLE}x{engines.MIDDLE}; faults on two copy streams to "
+            f"several passes, to {engines.MIDDLE}x{engines.MIDDLE}; faulty programs to "
+            f"{engines.FAULTS}x{engines.FAULTS}, on two copy streams to "
             f"{engines.SMALL}x{engines.SMALL}; the solver to {engines.TINY}x{engines.TINY})",
             search=lambda: engines.disagreement(system),
             found=Verdict.DISAGREE,

@@ -32,11 +32,11 @@ from schedule.table import AFTER, BEFORE, PRELOAD, Boundary, Refill, Schedule
 from schedule.tasks import IDENTITY, MEANING, ORDERING, Tasks
 
 BOUND = 8
-MIDDLE, SMALL, TINY = 5, 3, 2
-"""Two copy streams, and periods of several passes, have many interleavings: to 5x5. Faulty
-programs on two copy streams, or with nothing joined, have very many: to 3x3. So are faults where
-a module is skipped or a block written, which are the same faults once more. The solver is asked
-about rings to 2x2."""
+FAULTS, MIDDLE, SMALL, TINY = 6, 4, 3, 2
+"""Faulty programs are compared to 6x6, to save time. Two copy streams, and periods of several
+passes, have many interleavings: to 4x4. Faulty programs on two copy streams, or with nothing
+joined, have very many: to 3x3. So are faults where a module is skipped or a block written, which
+are the same faults once more. The solver is asked about rings to 2x2."""
 STREAMS = {
     "one copy stream": Streams(),
     "two copy streams": Streams((COPY, "copy 1")),
@@ -239,16 +239,18 @@ def disagreement(system: System) -> str | None:
     """The first program, by N, then K, then policy, on which the engines differ."""
     seen = set()
     for policy, ring in rings(system.policy.NAMED.values(), BOUND):
-        small = max(ring.modules, ring.slots) <= SMALL
+        size = max(ring.modules, ring.slots)
+        small = size <= SMALL
         for case in cases(system, policy, ring):
             for fault, change in FAULTY.items():
                 few = case.plain and len(case.streams.copies) == 1 and fault != NO_JOIN
+                few = few and size <= FAULTS
                 listing = change(case.listing)
                 if (listing, case.streams) in seen or not (small or few or fault == AS_IT_IS):
                     continue  # the same program, of another policy or fault
                 seen.add((listing, case.streams))
                 faulty = replace(case, name=f"{case.name}, {fault}", listing=listing)
-                found = difference(system, faulty, max(ring.modules, ring.slots) <= TINY)
+                found = difference(system, faulty, size <= TINY)
                 if found:
                     return found
     return None

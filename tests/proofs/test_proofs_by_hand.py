@@ -56,7 +56,7 @@ def fewer_programs(folder: Path, bound: int) -> None:
     edit(engines, "\nBOUND = 8\n", f"\nBOUND = {bound}\n")
     more = " + POLICY_MUTANTS + REFILL_MUTANTS + PROGRAM_MUTANTS + ORDER_MUTANTS"
     edit(folder / "proofs" / "mutants.py", more, "")
-    edit(engines, "MIDDLE, SMALL, TINY = 5, 3, 2", "MIDDLE, SMALL, TINY = 5, 2, 1")
+    edit(engines, "SMALL, TINY = 6, 4, 3, 2", "SMALL, TINY = 6, 4, 2, 1")
 
 
 @pytest.mark.parametrize("name", EDITS)

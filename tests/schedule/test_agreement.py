@@ -1,5 +1,5 @@
-"""Every named policy on every ring up to 64 x 64, one with a longer period to 24 x 24: ``check``,
-the machine and the walk agree."""
+"""Every named policy on every ring up to 64 x 64, those with longer periods or rules for refills to
+24 x 24: ``check``, the machine and the walk agree."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ NAMES = tuple(policies.NAMED)
 
 
 def limit_of(policy: policies.Policy) -> int:
-    """A period of several passes has up to N * K steps."""
-    return 24 if policy is policies.rotating else LIMIT
+    """A period of several passes has up to N * K steps; rules for refills are asked N * K times."""
+    return 24 if policy is policies.rotating or policy.refill is not None else LIMIT
 
 
 def in_machine_sample(ring: Ring) -> bool:
