@@ -13,9 +13,9 @@ from typing import Any
 from proofs.obligation import System
 from schedule.errors import PolicyError, ScheduleError
 from schedule.policy import Policy
+from schedule.properties import CLOSURE, IDENTITY, OWNERSHIP
 from schedule.ring import EMPTY, Ring
 from schedule.table import RUN, Schedule
-from schedule.verifier import CLOSURE, IDENTITY, OWNERSHIP
 
 BOUND = 12
 

@@ -27,9 +27,10 @@ from schedule.operations import (
 )
 from schedule.policy import Policy
 from schedule.program import CAPTURE, RELOAD, REPLAY, WRITE, CapturedProgram, Program
+from schedule.properties import IDENTITY, MEANING, ORDERING
 from schedule.ring import Ring
 from schedule.table import AFTER, BEFORE, PRELOAD, Boundary, Refill, Schedule
-from schedule.tasks import IDENTITY, MEANING, ORDERING, Tasks
+from schedule.tasks import Tasks
 
 BOUND = 8
 FAULTS, MIDDLE, SMALL, TINY = 6, 4, 3, 2

@@ -18,7 +18,7 @@ from proofs import engines
 from proofs.agreement import disagreement
 from proofs.obligation import System
 from schedule.ring import EMPTY, Ring
-from schedule.table import Refill, one_pass
+from schedule.table import Schedule
 
 
 class StaleMutant(Exception):
@@ -119,8 +119,10 @@ def smallest_schedule(verifier: Any) -> str:
     for modules in (1, 2, 3):
         choices = [(), *(((0, module),) for module in range(modules))]
         for after in product(choices, repeat=modules):
-            refills = [[Refill(*refill) for refill in step] for step in after]
-            schedule = one_pass(Ring(modules, 1), "table", (0,) * modules, [Refill(0, 0)], refills)
+            none: Any = ((),)
+            preload: Any = ((0, 0),)
+            tables: Any = (preload, none, none * modules, after, none)
+            schedule = Schedule(Ring(modules, 1), "table", (0,) * modules, *tables)
             ours, theirs = true.check(schedule), verifier.check(schedule)
             if [v.property for v in ours.violations] != [v.property for v in theirs.violations]:
                 return f"N={modules}, K=1, after: {after}"

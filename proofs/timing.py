@@ -14,19 +14,8 @@ from typing import Any
 import z3
 
 from schedule.operations import HOST, Copy, Event, Record, Run, Wait, Write
-from schedule.tasks import (
-    BLOCK,
-    IDENTITY,
-    JOINED,
-    MEANING,
-    RAW,
-    WAR,
-    WAW,
-    Fault,
-    Idle,
-    Join,
-    Tasks,
-)
+from schedule.properties import BLOCK, IDENTITY, JOINED, MEANING, RAW, WAR, WAW
+from schedule.tasks import Fault, Idle, Join, Tasks
 
 
 def overlaps(written: Tasks) -> frozenset[Fault]:

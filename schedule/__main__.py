@@ -19,7 +19,7 @@ from schedule.loading import load
 from schedule.policy import NAMED, Policy
 from schedule.ring import Ring
 from schedule.timeline import show, show_violation
-from schedule.trace import tables_json
+from schedule.trace import REFILLS, tables_json
 from schedule.tracefile import read
 from schedule.verifier import Findings, Lint, Violation, check
 
@@ -156,7 +156,7 @@ def run_diff(chosen: argparse.Namespace) -> int:
     tables = [tables_json(findings.schedule) for findings in (first, second)]
     rows = [
         {"table": name, "at": at, "first": a, "second": b}
-        for name in ("slot_of", "preload", "enter", "before", "after", "leave")
+        for name in ("slot_of", *REFILLS)
         for at, (a, b) in enumerate(_pairs(tables[0][name], tables[1][name]))
         if a != b
     ]

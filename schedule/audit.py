@@ -22,9 +22,10 @@ from schedule.operations import COMPUTE, Copy, Issued, Run, Wait
 from schedule.order import Ordering, order, somewhere
 from schedule.policy import Policy
 from schedule.program import BACK, RELOAD
+from schedule.properties import IDENTITY, MEANING, OWNERSHIP
 from schedule.ring import EMPTY, Ring, Slots
 from schedule.table import AFTER, BEFORE, ENTER, LEAVE, PRELOAD, RUN, Schedule
-from schedule.tasks import IDENTITY, MEANING, Fault
+from schedule.tasks import Fault
 from schedule.trace import REFILLS, Trace, line_of, operation_json, place, tables_json
 from schedule.verifier import Findings, check
 
@@ -157,7 +158,7 @@ def _content(trace: Trace) -> Iterator[Misfit]:
             after = machine.transition(state, event, lambda s, n: schedule.next_user(users, s, n))
             if isinstance(after, machine.Objection):
                 # Out of order the slots' next runs are others than the schedule's.
-                if after.property != machine.OWNERSHIP or in_order:
+                if after.property != OWNERSHIP or in_order:
                     yield _objection(at, issued, after, state)
                 after = machine.effect(state, event)
             state = after
@@ -208,7 +209,7 @@ def _reads_on(issued: Issued, trace: Trace) -> Run:
 def _objection(at: int, issued: Issued, found: machine.Objection, state: machine.State) -> Misfit:
     held = state.holds[found.slot]
     what = "nothing" if held == EMPTY else f"module {held}"
-    if found.property == machine.OWNERSHIP:
+    if found.property == OWNERSHIP:
         why = f"slot {found.slot} holds {what}, which its next run reads"
         return Misfit(at, found.property, why, f"no copy into slot {found.slot} but of {what}")
     module = getattr(issued.operation, "module", None)

@@ -9,12 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from schedule.machine import objections
 from schedule.operations import Run
 from schedule.placed import Content, Placed, contents, place
 from schedule.program import lower
+from schedule.properties import IDENTITY, OWNERSHIP
 from schedule.ring import EMPTY
-from schedule.table import AFTER, LEAVE, RUN, Moment, Schedule
-from schedule.verifier import IDENTITY, OWNERSHIP, Findings
+from schedule.table import Moment, Schedule
+from schedule.verifier import Findings
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,20 +87,17 @@ def draw(findings: Findings, passes: int) -> Drawing:
 
 
 def find_marks(schedule: Schedule, moments: Iterable[Moment]) -> Iterator[Mark]:
-    """Every overwrite of what is still needed, and every run that reads another module. The
-    verifier finds the first of each; these are all of them."""
-    users = schedule.users()
-    holds = [EMPTY] * schedule.ring.slots
-    for position, (half, step, slot, module) in enumerate(moments):
-        held = holds[slot]
-        if half == RUN:
-            if held != module:
-                yield Mark(IDENTITY, position, slot, module, held)
-            continue
-        needs = schedule.next_user(users, slot, step + (half in (AFTER, LEAVE)))
-        if held != EMPTY and held == needs and held != module:
-            yield Mark(OWNERSHIP, position, slot, held, module)
-        holds[slot] = module
+    """Every overwrite of what is still needed, and every run that reads another module: all that
+    the machine objects to, of which the verifier names the first."""
+    numbered = list(moments)
+    position = {moment: number for number, moment in enumerate(numbered)}
+    for moment, refused, state in objections(schedule, numbered):
+        held = state.holds[moment.slot]
+        if refused.property == IDENTITY:
+            needs, has = moment.module, held
+        else:
+            needs, has = held, moment.module
+        yield Mark(refused.property, position[moment], moment.slot, needs, has)
 
 
 def caption(mark: Mark) -> str:

@@ -29,21 +29,9 @@ from schedule.operations import (
     Wait,
     Write,
 )
+from schedule.properties import BLOCK, IDENTITY, JOINED, MEANING, RAW, WAR, WAW
 from schedule.ring import EMPTY
-from schedule.tasks import (
-    BLOCK,
-    IDENTITY,
-    JOINED,
-    MEANING,
-    RAW,
-    WAR,
-    WAW,
-    Fault,
-    Idle,
-    Join,
-    Tasks,
-    write_out,
-)
+from schedule.tasks import Fault, Idle, Join, Tasks, write_out
 
 LIMIT = 200_000
 """States; a program with more is explored to this bound only."""
@@ -233,7 +221,7 @@ class _Explorer:
         after = machine.transition(position.device, event, _no_next_user)
         if not isinstance(after, machine.Objection):
             return after
-        if after.property == machine.IDENTITY:
+        if after.property == IDENTITY:
             self.fault(IDENTITY, number)
         for other in self.under_way(position):
             theirs = self.operations[other]

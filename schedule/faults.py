@@ -18,21 +18,10 @@ from schedule.operations import (
 )
 from schedule.order import Ordering, order
 from schedule.program import lower, lower_captured
+from schedule.properties import BLOCK, IDENTITY, JOINED, MEANING, ORDERING, PAGEABLE, RAW, WAR, WAW
 from schedule.ring import EMPTY
 from schedule.table import Schedule
-from schedule.tasks import (
-    BLOCK,
-    IDENTITY,
-    JOINED,
-    MEANING,
-    ORDERING,
-    PAGEABLE,
-    RAW,
-    WAR,
-    WAW,
-    Fault,
-    Task,
-)
+from schedule.tasks import Fault, Task
 
 WHAT = {
     RAW: "reads the slot while it may still be written by",

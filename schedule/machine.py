@@ -9,14 +9,12 @@ alone, which is why a proof may look at one arbitrary slot.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 
+from schedule.properties import IDENTITY, OWNERSHIP, RAW, WAR, WAW
 from schedule.ring import EMPTY, Slots
 from schedule.table import RUN, Moment, Schedule
-
-WAR, WAW, RAW = "WAR", "WAW", "RAW"
-OWNERSHIP, IDENTITY = "ownership", "identity"
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,19 +141,27 @@ def events(moment: Moment) -> tuple[Event, Event]:
 def run(schedule: Schedule, periods: int) -> dict[str, Moment]:
     """Execute the schedule for that many periods in host order.
 
-    Returns the first moment that violates each property. The run goes on behind a violation
-    as the device would, so that one violation does not hide another.
+    Returns the first moment that violates each property; one violation does not hide another.
     """
-    users = schedule.users()
     found: dict[str, Moment] = {}
+    for moment, refused, _ in objections(schedule, schedule.walk(periods)):
+        found.setdefault(refused.property, moment)
+    return found
+
+
+def objections(
+    schedule: Schedule, moments: Iterable[Moment]
+) -> Iterator[tuple[Moment, Objection, State]]:
+    """Every objection to these moments of the schedule's walk, which start at its start, and the
+    state before it. Behind one the run goes on as the device would."""
+    users = schedule.users()
     state = start(schedule.ring.slots)
-    for moment in schedule.walk(periods):
+    for moment in moments:
         for event in events(moment):
             after = transition(
                 state, event, lambda slot, step: schedule.next_user(users, slot, step)
             )
             if isinstance(after, Objection):
-                found.setdefault(after.property, moment)
+                yield moment, after, state
                 after = effect(state, event)
             state = after
-    return found

@@ -26,24 +26,9 @@ from schedule.operations import (
     Write,
     landed,
 )
+from schedule.properties import BLOCK, IDENTITY, JOINED, MEANING, RAW, WAR, WAW
 from schedule.ring import EMPTY
-from schedule.tasks import (
-    BLOCK,
-    IDENTITY,
-    JOINED,
-    MEANING,
-    ORDERING,
-    RAW,
-    WAR,
-    WAW,
-    Fault,
-    Idle,
-    Join,
-    Task,
-    TaskOperation,
-    Tasks,
-    write_out,
-)
+from schedule.tasks import Fault, Idle, Join, Task, TaskOperation, Tasks, write_out
 
 Clock = Mapping[str, int]
 """By stream: all up to this tick is done. A stream that is not there: nothing is known."""
@@ -274,6 +259,3 @@ def _walk(written: Tasks, state: State) -> Iterable[Fault]:
         for conflict in found:
             earlier = numbers.get((conflict.stream, conflict.tick))
             yield Fault(conflict.property, number, earlier)
-
-
-__all__ = ["ORDERING", "Ordering", "advance", "order", "somewhere", "start"]

@@ -15,9 +15,9 @@ from schedule.drawing import Drawing, caption
 from schedule.labels import label
 from schedule.operations import COMPUTE, COPY, Run
 from schedule.placed import ARRIVING, COPY_TIME, EMPTY_SLOT, READ, RUN_TIME, Content
+from schedule.properties import OWNERSHIP
 from schedule.ring import EMPTY
 from schedule.svg import STYLE, line, plain, rect, shape, tag, text
-from schedule.verifier import OWNERSHIP
 
 MOST = 1200
 """Pixels of time in a row; a longer drawing goes on in the next one."""

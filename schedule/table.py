@@ -67,14 +67,10 @@ class Moment(NamedTuple):
 
     def text(self, modules: int) -> str:
         """This moment in words, for a ring of that many modules."""
-        number, module = divmod(self.step, modules)
         if self.half == RUN:
+            number = self.step // modules
             return f"pass {number}: module {self.module} runs from slot {self.slot}"
-        where = {
-            PRELOAD: "preload",
-            ENTER: f"pass {number}, on enter",
-            LEAVE: f"pass {number}, on leave",
-        }.get(self.half, f"pass {number}, {self.half} module {module}")
+        where = Boundary(self.half, self.step).text(modules)
         return f"{where}: refill of module {self.module} into slot {self.slot}"
 
 
@@ -206,26 +202,6 @@ class Schedule:
             return EMPTY
         found = bisect_left(users[slot], step % len(self.slot_of))
         return users[slot][found % len(users[slot])] % self.ring.modules
-
-
-def one_pass(
-    ring: Ring,
-    policy: str,
-    slot_of: Sequence[int],
-    preload: Sequence[Refill],
-    after: Sequence[Sequence[Refill]],
-) -> Schedule:
-    """A schedule that repeats every pass and refills only after a module ran."""
-    return Schedule(
-        ring=ring,
-        policy=policy,
-        slot_of=tuple(slot_of),
-        preload=tuple(preload),
-        enter=((),),
-        before=((),) * len(slot_of),
-        after=tuple(tuple(refills) for refills in after),
-        leave=((),),
-    )
 
 
 def _frozen(refills: Iterable[Sequence[int]]) -> Refills:

@@ -31,12 +31,7 @@ from schedule.operations import (
     Wait,
     Write,
 )
-
-RAW, WAR, WAW, BLOCK = "RAW", "WAR", "WAW", "block"
-IDENTITY, MEANING, JOINED, PAGEABLE = "identity", "meaning", "joined", "pageable"
-ORDERING = (RAW, WAR, WAW, BLOCK)
-"""Unordered accesses: a slot's copy and run, run and copy, copy and copy; and a host block's copy
-and a write of the host into it."""
+from schedule.properties import JOINED, PAGEABLE
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,18 @@ from schedule.operations import (
     Write,
 )
 from schedule.program import BACK, RELOAD, WRITE
-from schedule.table import AFTER, BEFORE, ENTER, LEAVE, PRELOAD, RUN, Boundary, Refill, Schedule
+from schedule.table import (
+    AFTER,
+    BEFORE,
+    ENTER,
+    LEAVE,
+    PRELOAD,
+    RUN,
+    TABLES,
+    Boundary,
+    Refill,
+    Schedule,
+)
 
 SCHEMA = 1
 """The version of the file's form. A trace of another one is refused."""
@@ -35,7 +46,7 @@ HALVES = (PRELOAD, ENTER, BEFORE, RUN, AFTER, LEAVE, RELOAD, BACK, WRITE)
 KINDS = {"copy": Copy, "run": Run, "record": Record, "wait": Wait, "write": Write}
 """Operations by their names in a file. The runtime captures no graphs, so none is here."""
 
-REFILLS = ("preload", "enter", "before", "after", "leave")
+REFILLS = ("preload", *TABLES)
 
 
 @dataclass(slots=True)
@@ -102,7 +113,7 @@ def tables_json(schedule: Schedule) -> dict[str, Any]:
     return {
         "slot_of": list(schedule.slot_of),
         "preload": refills(schedule.preload),
-        **{name: [refills(found) for found in getattr(schedule, name)] for name in REFILLS[1:]},
+        **{name: [refills(found) for found in getattr(schedule, name)] for name in TABLES},
     }
 
 

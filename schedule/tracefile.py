@@ -24,7 +24,7 @@ from schedule.operations import (
     Write,
 )
 from schedule.ring import EMPTY, Ring
-from schedule.table import Boundary, Refill, Schedule
+from schedule.table import TABLES, Boundary, Refill, Schedule
 from schedule.trace import HALVES, KINDS, REFILLS, SCHEMA, Trace
 
 MARK = "ringproof_trace"
@@ -132,7 +132,7 @@ def _header(line: bytes) -> Trace:
     texts = {name: _text(name, found[name]) for name in ("device", "policy")}
     streams = _copy_streams(_list("copy_streams", found["copy_streams"], _text))
     ring = Ring(_number("modules", found["modules"]), _number("slots", found["slots"]))
-    refills = {name: _list(name, found[name], _refills) for name in REFILLS[1:]}
+    refills = {name: _list(name, found[name], _refills) for name in TABLES}
     schedule = Schedule(
         ring=ring,
         policy=texts["policy"],

@@ -12,11 +12,10 @@ from dataclasses import dataclass
 
 from schedule.arithmetic import first_users, next_users
 from schedule.errors import ScheduleViolation
+from schedule.properties import CLOSURE, IDENTITY, OWNERSHIP, PROGRESS
 from schedule.ring import EMPTY
 from schedule.table import RUN, Moment, Schedule
 
-OWNERSHIP, PROGRESS, IDENTITY = "ownership", "progress", "identity"
-CLOSURE, THRIFT = "closure", "thrift"
 PROPERTIES = (OWNERSHIP, PROGRESS, IDENTITY, CLOSURE)
 
 

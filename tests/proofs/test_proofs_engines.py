@@ -30,7 +30,8 @@ from schedule import Refill, Ring, Schedule, policies
 from schedule.explore import explore
 from schedule.operations import COMPUTE, COPY, HOST, RAN, Copy, Record, Run, Streams, Wait, landed
 from schedule.program import lower
-from schedule.tasks import IDENTITY, RAW, Fault, write_out
+from schedule.properties import IDENTITY, RAW
+from schedule.tasks import Fault, write_out
 from tests.schedule.listings import TWO, listing, refill, run
 
 SYSTEM = System()

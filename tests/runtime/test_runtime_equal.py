@@ -18,9 +18,9 @@ import runtime
 from runtime import Offloaded
 from runtime.unverified import offload_without_proof
 from schedule import Ring, Schedule, check, policies
+from schedule.properties import IDENTITY
 from schedule.ring import EMPTY
 from schedule.table import RUN
-from schedule.verifier import IDENTITY
 from tests.runtime.models import (
     Stack,
     batches,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from schedule import Findings, Schedule, check, machine
-from schedule.verifier import OWNERSHIP
+from schedule.properties import OWNERSHIP
 from tests.walk import Place, Verdict
 
 MACHINE = ("ownership", "identity")

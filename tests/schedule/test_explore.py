@@ -30,7 +30,8 @@ from schedule.operations import (
 )
 from schedule.order import order
 from schedule.program import lower, lower_captured
-from schedule.tasks import BLOCK, IDENTITY, JOINED, MEANING, RAW, WAR, WAW, Fault
+from schedule.properties import BLOCK, IDENTITY, JOINED, MEANING, RAW, WAR, WAW
+from schedule.tasks import Fault
 from tests.schedule.listings import DRAINED, SECOND, TWO, graph, listing, own_refill, refill, run
 
 SHARED = Streams((COMPUTE,))
@@ -174,6 +175,7 @@ def test_it_knows_nothing_of_the_clocks() -> None:
     assert {str(name) for name in modules if str(name).startswith("schedule")} == {
         "schedule",  # the machine
         "schedule.operations",
+        "schedule.properties",  # names alone
         "schedule.ring",
         "schedule.tasks",
     }

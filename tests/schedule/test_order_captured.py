@@ -26,17 +26,7 @@ from schedule.operations import (
 )
 from schedule.order import order
 from schedule.program import lower, lower_captured
-from schedule.tasks import (
-    BLOCK,
-    IDENTITY,
-    JOINED,
-    MEANING,
-    ORDERING,
-    PAGEABLE,
-    RAW,
-    WAR,
-    WAW,
-)
+from schedule.properties import BLOCK, IDENTITY, JOINED, MEANING, ORDERING, PAGEABLE, RAW, WAR, WAW
 from tests.schedule.listings import (
     DRAINED,
     REPLAY,

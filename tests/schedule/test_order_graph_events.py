@@ -28,8 +28,8 @@ from schedule.operations import (
 )
 from schedule.order import order
 from schedule.program import lower_captured, lower_join, lower_write
+from schedule.properties import IDENTITY, JOINED, MEANING, RAW
 from schedule.table import Boundary
-from schedule.tasks import IDENTITY, JOINED, MEANING, RAW
 from tests.schedule.listings import (
     DRAINED,
     REPLAY,

@@ -19,7 +19,7 @@ from schedule.operations import (
 )
 from schedule.order import order
 from schedule.program import lower, lower_captured
-from schedule.tasks import BLOCK, IDENTITY, MEANING, ORDERING, RAW, WAR, WAW
+from schedule.properties import BLOCK, IDENTITY, MEANING, ORDERING, RAW, WAR, WAW
 from tests.schedule.listings import SECOND, SHOWN, TWO, faults, listing, refill, run, shown, three
 
 ALONE: dict[str, tuple[list[Operation], list[SHOWN]]] = {

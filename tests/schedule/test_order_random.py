@@ -24,7 +24,7 @@ from schedule.operations import (
     Write,
 )
 from schedule.order import order
-from schedule.tasks import BLOCK, IDENTITY, JOINED, MEANING, PAGEABLE, RAW, WAR, WAW
+from schedule.properties import BLOCK, IDENTITY, JOINED, MEANING, PAGEABLE, RAW, WAR, WAW
 from tests.schedule.listings import TWO, assemble, at_random, differences, graph_pieces, pieces
 
 STREAMS = {

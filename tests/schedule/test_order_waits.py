@@ -20,7 +20,7 @@ from schedule.operations import (
 )
 from schedule.order import NOTHING, order, start
 from schedule.program import lower, lower_join, lower_refills, lower_write
-from schedule.tasks import BLOCK, IDENTITY, MEANING, RAW, WAR, WAW
+from schedule.properties import BLOCK, IDENTITY, MEANING, RAW, WAR, WAW
 from tests.schedule.listings import DRAINED, SECOND, TWO, faults, listing, refill, run
 
 COPIED = Copy(COPY, 0, 0)

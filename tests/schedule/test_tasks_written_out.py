@@ -19,7 +19,8 @@ from schedule.operations import (
     Write,
     landed,
 )
-from schedule.tasks import JOINED, Fault, Idle, Join, Task, TaskOperation, write_out
+from schedule.properties import JOINED
+from schedule.tasks import Fault, Idle, Join, Task, TaskOperation, write_out
 from tests.schedule.listings import (
     DRAINED,
     GRAPH,

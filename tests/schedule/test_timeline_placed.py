@@ -39,9 +39,9 @@ from schedule.placed import (
 )
 from schedule.policy import NAMED
 from schedule.program import lower, lower_captured
+from schedule.properties import IDENTITY, OWNERSHIP
 from schedule.ring import EMPTY
 from schedule.table import RUN, Boundary
-from schedule.verifier import IDENTITY, OWNERSHIP
 
 SIZES = [(1, 1), (3, 1), (3, 2), (5, 2), (5, 3), (7, 3), (4, 4), (3, 5), (10, 4)]
 

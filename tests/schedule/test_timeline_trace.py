@@ -12,7 +12,7 @@ from schedule.labels import PASS, PREFIX, label
 from schedule.operations import COMPUTE, COPY, Copy, Run
 from schedule.perfetto import PROCESS, UNIT, trace
 from schedule.placed import EMPTY_SLOT
-from schedule.verifier import IDENTITY, OWNERSHIP
+from schedule.properties import IDENTITY, OWNERSHIP
 from tests.schedule.test_timeline_placed import drawings
 
 Event = dict[str, Any]
