@@ -6,7 +6,7 @@ Moment k of the walk is box k: a schedule's moments are its program's copies and
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from schedule.machine import objections
@@ -86,18 +86,16 @@ def draw(findings: Findings, passes: int) -> Drawing:
     )
 
 
-def find_marks(schedule: Schedule, moments: Iterable[Moment]) -> Iterator[Mark]:
+def find_marks(schedule: Schedule, moments: Sequence[Moment]) -> Iterator[Mark]:
     """Every overwrite of what is still needed, and every run that reads another module: all that
     the machine objects to, of which the verifier names the first."""
-    numbered = list(moments)
-    position = {moment: number for number, moment in enumerate(numbered)}
-    for moment, refused, state in objections(schedule, numbered):
-        held = state.holds[moment.slot]
+    for position, refused, state in objections(schedule, moments):
+        moment, held = moments[position], state.holds[refused.slot]
         if refused.property == IDENTITY:
             needs, has = moment.module, held
         else:
             needs, has = held, moment.module
-        yield Mark(refused.property, position[moment], moment.slot, needs, has)
+        yield Mark(refused.property, position, refused.slot, needs, has)
 
 
 def caption(mark: Mark) -> str:

@@ -144,24 +144,25 @@ def run(schedule: Schedule, periods: int) -> dict[str, Moment]:
     Returns the first moment that violates each property; one violation does not hide another.
     """
     found: dict[str, Moment] = {}
-    for moment, refused, _ in objections(schedule, schedule.walk(periods)):
-        found.setdefault(refused.property, moment)
+    moments = list(schedule.walk(periods))
+    for position, refused, _ in objections(schedule, moments):
+        found.setdefault(refused.property, moments[position])
     return found
 
 
 def objections(
     schedule: Schedule, moments: Iterable[Moment]
-) -> Iterator[tuple[Moment, Objection, State]]:
-    """Every objection to these moments of the schedule's walk, which start at its start, and the
-    state before it. Behind one the run goes on as the device would."""
+) -> Iterator[tuple[int, Objection, State]]:
+    """Every objection to these moments, which are the start of the schedule's walk: the moment's
+    position, and the state before. Behind an objection the run goes on as the device would."""
     users = schedule.users()
     state = start(schedule.ring.slots)
-    for moment in moments:
+    for position, moment in enumerate(moments):
         for event in events(moment):
             after = transition(
                 state, event, lambda slot, step: schedule.next_user(users, slot, step)
             )
             if isinstance(after, Objection):
-                yield moment, after, state
+                yield position, after, state
                 after = effect(state, event)
             state = after
