@@ -7,6 +7,7 @@ from schedule.operations import (
     COMPUTE,
     HOST,
     Copy,
+    EndCapture,
     Event,
     Issued,
     Operation,
@@ -20,9 +21,10 @@ from schedule.table import Boundary
 
 
 class Known:
-    """The names of one program, which has these copy streams."""
+    """The names of one program, which has these copy streams, and so many slots if that is known.
+    Every error is a ProgramError that begins with the field."""
 
-    def __init__(self, streams: Streams) -> None:
+    def __init__(self, streams: Streams, slots: int | None = None) -> None:
         self.device, self.all = streams.names, (*streams.names, HOST)
         self.streams: dict[type, tuple[str, ...]] = {
             Run: (COMPUTE,),
@@ -30,14 +32,20 @@ class Known:
             Write: (HOST,),
             Copy: streams.copies,
         }
-        self.limits = {"ran": 0, "landed": None, "drained": len(streams.copies)}
+        self.limits = {"ran": 0, "landed": slots, "drained": len(streams.copies)}
         self.events: set[Event] = set()
 
     def check(self, issued: Issued) -> None:
-        """ProgramError for a stream, event, slot, module or boundary that can't be."""
+        """Refuses a stream, event, slot, module or boundary that can't be."""
         operation, boundary = issued
         if not isinstance(operation, Operation) or not isinstance(boundary, Boundary):
             raise ProgramError("give one of the operations, and a Boundary")
+        self.check_operation(operation)
+        if not isinstance(boundary.half, str):
+            raise ProgramError(f"boundary.half: {boundary.half!r} is no text")
+        refuse_negative("boundary.step", boundary.step)
+
+    def check_operation(self, operation: Operation) -> None:
         self.check_stream(operation)
         if isinstance(operation, Record | Wait):
             refuse_no_event(operation.event)
@@ -52,14 +60,11 @@ class Known:
             refuse_negative("slot", operation.slot)
             refuse_negative("module", operation.module)
             if isinstance(operation, Copy) and not isinstance(operation.pageable, bool):
-                raise ProgramError(f"pageable {operation.pageable!r} is no bool")
+                raise ProgramError(f"pageable: {operation.pageable!r} is no bool")
         elif isinstance(operation, Write):
             refuse_negative("module", operation.module)
         elif not isinstance(operation.graph, str):
-            raise ProgramError(f"graph {operation.graph!r} is no name")
-        if not isinstance(boundary.half, str):
-            raise ProgramError(f"boundary.half {boundary.half!r} is no text")
-        refuse_negative("boundary.step", boundary.step)
+            raise ProgramError(f"graph: {operation.graph!r} is no name")
 
     def check_stream(self, operation: Operation) -> None:
         allowed = self.streams.get(type(operation), self.device)
@@ -67,22 +72,26 @@ class Known:
             return
         if operation.stream not in self.all:
             raise ProgramError(
-                f"unknown stream {operation.stream!r}; streams are {', '.join(self.all)}"
+                f"stream: {operation.stream!r} is unknown; streams are {', '.join(self.all)}"
             )
-        what = type(operation).__name__
-        raise ProgramError(f"a {what} is on {' or '.join(allowed)}, not on {operation.stream}")
+        end = isinstance(operation, EndCapture)
+        what = "capture's end" if end else type(operation).__name__.lower()
+        on = " or ".join(allowed)
+        raise ProgramError(f"stream: a {what} is on {on}, not on {operation.stream}")
 
     def check_event(self, event: Event) -> None:
         if event.name not in self.limits:
-            raise ProgramError(f"unknown event {event}; events are {', '.join(self.limits)}")
+            known = ", ".join(self.limits)
+            raise ProgramError(f"event.name: {event.name!r} is unknown; events are {known}")
         if (event.number is None) != (event.name == "ran"):
-            raise ProgramError(f"event {event}: landed and drained have a number, ran has none")
+            raise ProgramError("event.number: landed and drained have one, ran has none")
         if event.number is None:
             return
-        refuse_negative("event.number", event.number)
         limit = self.limits[event.name]
-        if limit is not None and event.number >= limit:
-            raise ProgramError(f"event {event}: there are {limit} copy streams")
+        if limit is None or type(event.number) is not int:
+            refuse_negative("event.number", event.number)
+        elif not 0 <= event.number < limit:
+            raise ProgramError(f"event.number: {event.number} is outside of 0 .. {limit - 1}")
 
 
 def refuse_no_event(event: object) -> None:
@@ -94,10 +103,10 @@ def refuse_no_event(event: object) -> None:
         and isinstance(event.graph, str | None)
     )
     if not right:
-        raise ProgramError(f"event {event!r} is no Event")
+        raise ProgramError(f"event: {event!r} is no Event")
 
 
 def refuse_negative(name: str, value: object) -> None:
     """ProgramError unless the value is an integer of at least 0; a bool is none."""
     if type(value) is not int or value < 0:
-        raise ProgramError(f"{name} {value!r} is not an integer of at least 0")
+        raise ProgramError(f"{name}: {value!r} is not an integer of at least 0")

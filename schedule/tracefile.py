@@ -10,9 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from schedule.errors import ProgramError
+from schedule.known import Known
 from schedule.operations import (
-    COMPUTE,
-    HOST,
     Copy,
     Event,
     Issued,
@@ -66,6 +65,7 @@ def parse(content: bytes) -> Trace:
     if not lines:
         raise ProgramError("line 1: the file is empty; a trace begins with its header")
     trace: Trace = _at(1, _header, lines[0])
+    known = Known(trace.streams, trace.schedule.ring.slots)
     for number, line in enumerate(lines[1:], start=2):
         found = _at(number, _object, line)
         if "end" in found:
@@ -73,7 +73,7 @@ def parse(content: bytes) -> Trace:
             if number < len(lines):
                 raise ProgramError(f"line {number + 1}: the trace has ended on line {number}")
             return trace
-        trace.issued.append(_at(number, _issued, found, trace))
+        trace.issued.append(_at(number, _issued, found, trace, known))
     raise ProgramError(
         f"line {len(lines) + 1}: the trace is cut off: its last line, "
         f'{{"end": number of operations}}, is missing'
@@ -181,7 +181,7 @@ def _end(found: dict[str, Any], trace: Trace) -> None:
         )
 
 
-def _issued(found: dict[str, Any], trace: Trace) -> Issued:
+def _issued(found: dict[str, Any], trace: Trace, known: Known) -> Issued:
     if MARK in found:
         raise ProgramError(f"{MARK}: a second header")
     kind = found.get("op")
@@ -194,12 +194,14 @@ def _issued(found: dict[str, Any], trace: Trace) -> Issued:
     if boundary.half not in HALVES:
         raise ProgramError(f"half: {boundary.half!r} is unknown; halves are {', '.join(HALVES)}")
     _within("step", boundary.step, len(schedule.slot_of))
-    return Issued(_operation(kind, found, trace), boundary)
+    operation = _operation(kind, found, trace)
+    known.check_operation(operation)
+    return Issued(operation, boundary)
 
 
 def _operation(kind: str, found: dict[str, Any], trace: Trace) -> Operation:
     """The operation, its slot and module within the ring."""
-    ring, stream = trace.schedule.ring, _stream(kind, found["stream"], trace.streams)
+    ring, stream = trace.schedule.ring, _text("stream", found["stream"])
     numbers = {}
     for name, size in (("slot", ring.slots), ("module", ring.modules)):
         if name in found:
@@ -213,46 +215,21 @@ def _operation(kind: str, found: dict[str, Any], trace: Trace) -> Operation:
         return Run(stream, **numbers)
     if kind == "write":
         return Write(stream=stream, **numbers)
-    event = _event(found["event"], trace)
-    if "module" in found and event.name != "landed":
-        raise ProgramError(f"module: a wait for {event} means no copy")
+    event = _event(found["event"], trace.device)
     return Record(stream, event) if kind == "record" else Wait(stream, event, **numbers)
 
 
-def _stream(kind: str, value: Any, streams: Streams) -> str:
-    stream, known = _text("stream", value), (*streams.names, HOST)
-    if stream not in known:
-        raise ProgramError(f"stream: {stream!r} is unknown; streams are {', '.join(known)}")
-    allowed = {
-        "copy": streams.copies,
-        "run": (COMPUTE,),
-        "record": streams.names,
-        "wait": known,
-        "write": (HOST,),
-    }[kind]
-    if stream not in allowed:
-        raise ProgramError(f"stream: a {kind} is on {' or '.join(allowed)}, not on {stream}")
-    return stream
-
-
-def _event(value: Any, trace: Trace) -> Event:
+def _event(value: Any, device: str) -> Event:
     if not isinstance(value, dict):
         raise ProgramError(f"event: an object is needed, not {_kind(value)}")
     _only(value, ("name",), "event.", ("number", "device"))
-    device = _text("event.device", value.get("device", trace.device))
-    if device != trace.device:
+    of = _text("event.device", value.get("device", device))
+    if of != device:
         raise ProgramError(
-            f"event.device: the event is of device {device}, but the trace is of {trace.device}"
+            f"event.device: the event is of device {of}, but the trace is of {device}"
         )
     name = _text("event.name", value["name"])
-    limits = {"ran": 0, "landed": trace.schedule.ring.slots, "drained": len(trace.streams.copies)}
-    if name not in limits:
-        raise ProgramError(f"event.name: {name!r} is unknown; events are {', '.join(limits)}")
-    if ("number" in value) != (name != "ran"):
-        raise ProgramError("event.number: landed and drained have one, ran has none")
-    if name == "ran":
-        return Event(name)
-    return Event(name, _within("event.number", value["number"], limits[name]))
+    return Event(name, _number("event.number", value["number"]) if "number" in value else None)
 
 
 # ---- fields

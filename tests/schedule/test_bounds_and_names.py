@@ -42,12 +42,12 @@ def test_streams_of_another_type_are_refused(copies: object) -> None:
 
 
 ODD: list[tuple[object, str]] = [
-    (Capture(COMPUTE, None), "graph None is no name"),  # type: ignore[arg-type]
-    (Capture(COMPUTE, 5), "graph 5 is no name"),  # type: ignore[arg-type]
+    (Capture(COMPUTE, None), "graph: None is no name"),  # type: ignore[arg-type]
+    (Capture(COMPUTE, 5), "graph: 5 is no name"),  # type: ignore[arg-type]
     (Record(COPY, Event("landed", [1])), "is no Event"),  # type: ignore[arg-type]
     (Record(COPY, Event("ran", None, [1])), "is no Event"),  # type: ignore[arg-type]
     (Record(COPY, Event([1])), "is no Event"),  # type: ignore[arg-type]
-    (Copy(COPY, 0, 0, "no"), "pageable 'no' is no bool"),  # type: ignore[arg-type]
+    (Copy(COPY, 0, 0, "no"), "pageable: 'no' is no bool"),  # type: ignore[arg-type]
 ]
 
 
@@ -59,7 +59,7 @@ def test_an_operation_of_odd_parts_is_refused(operation: Operation, why: str) ->
 
 def test_a_boundary_is_a_text_and_a_step() -> None:
     odd = Boundary([], 0)  # type: ignore[arg-type]
-    with pytest.raises(ProgramError, match=r"boundary.half \[\] is no text"):
+    with pytest.raises(ProgramError, match=r"boundary.half: \[\] is no text"):
         order((Issued(Copy(COPY, 0, 0), odd),))
 
 

@@ -187,7 +187,7 @@ def test_slots_may_have_any_number() -> None:
 NO_PROGRAM = [
     (("x",), "operation 0: 'x' is no Issued"),
     ((Issued("x", Boundary("step", 0)),), "give one of the operations, and a Boundary"),
-    ((Issued(Wait(COMPUTE, "ran"), Boundary("step", 0)),), "event 'ran' is no Event"),
+    ((Issued(Wait(COMPUTE, "ran"), Boundary("step", 0)),), "event: 'ran' is no Event"),
     ((Issued(FORK, "step 0"),), "give one of the operations, and a Boundary"),
 ]
 

@@ -51,49 +51,53 @@ def refused(wrong: Any, streams: Streams = Streams()) -> str:  # noqa: B008
 
 KNOWN = "streams are compute, copy, host"
 STREAM: list[tuple[Operation, str]] = [
-    (Copy("side", 0, 0), f"unknown stream 'side'; {KNOWN}"),
-    (Run("side", 0, 0), f"unknown stream 'side'; {KNOWN}"),
-    (Record("copy 1", RAN), f"unknown stream 'copy 1'; {KNOWN}"),
-    (Wait("", RAN), f"unknown stream ''; {KNOWN}"),
-    (Write(0, "side"), f"unknown stream 'side'; {KNOWN}"),
-    (Capture("side", "g"), f"unknown stream 'side'; {KNOWN}"),
-    (EndCapture("side", "g"), f"unknown stream 'side'; {KNOWN}"),
-    (Replay("side", "g"), f"unknown stream 'side'; {KNOWN}"),
-    (Copy(COMPUTE, 0, 0), "a Copy is on copy, not on compute"),
-    (Copy(HOST, 0, 0), "a Copy is on copy, not on host"),
-    (Run(COPY, 0, 0), "a Run is on compute, not on copy"),
-    (Write(0, COPY), "a Write is on host, not on copy"),
-    (Record(HOST, RAN), "a Record is on compute or copy, not on host"),
-    (Capture(HOST, "g"), "a Capture is on compute or copy, not on host"),
-    (Replay(HOST, "g"), "a Replay is on compute or copy, not on host"),
+    (Copy("side", 0, 0), f"stream: 'side' is unknown; {KNOWN}"),
+    (Run("side", 0, 0), f"stream: 'side' is unknown; {KNOWN}"),
+    (Record("copy 1", RAN), f"stream: 'copy 1' is unknown; {KNOWN}"),
+    (Wait("", RAN), f"stream: '' is unknown; {KNOWN}"),
+    (Write(0, "side"), f"stream: 'side' is unknown; {KNOWN}"),
+    (Capture("side", "g"), f"stream: 'side' is unknown; {KNOWN}"),
+    (EndCapture("side", "g"), f"stream: 'side' is unknown; {KNOWN}"),
+    (Replay("side", "g"), f"stream: 'side' is unknown; {KNOWN}"),
+    (Copy(COMPUTE, 0, 0), "stream: a copy is on copy, not on compute"),
+    (Copy(HOST, 0, 0), "stream: a copy is on copy, not on host"),
+    (Run(COPY, 0, 0), "stream: a run is on compute, not on copy"),
+    (Write(0, COPY), "stream: a write is on host, not on copy"),
+    (Record(HOST, RAN), "stream: a record is on compute or copy, not on host"),
+    (Capture(HOST, "g"), "stream: a capture is on compute or copy, not on host"),
+    (Replay(HOST, "g"), "stream: a replay is on compute or copy, not on host"),
+    (EndCapture(HOST, "g"), "stream: a capture's end is on compute or copy, not on host"),
 ]
 EVENT: list[tuple[Operation, str]] = [
-    (Wait(COPY, Event("fork")), "unknown event fork; events are ran, landed, drained"),
-    (Record(COPY, Event("nothing")), "unknown event nothing; events are ran, landed, drained"),
-    (Wait(COPY, Event("")), "unknown event ; events are ran, landed, drained"),
+    (Wait(COPY, Event("fork")), "event.name: 'fork' is unknown; events are ran, landed, drained"),
+    (
+        Record(COPY, Event("nothing")),
+        "event.name: 'nothing' is unknown; events are ran, landed, drained",
+    ),
+    (Wait(COPY, Event("")), "event.name: '' is unknown; events are ran, landed, drained"),
     (
         Wait(COPY, Event("landed")),
-        "event landed: landed and drained have a number, ran has none",
+        "event.number: landed and drained have one, ran has none",
     ),
     (
         Record(COPY, Event("ran", 0)),
-        "event ran[0]: landed and drained have a number, ran has none",
+        "event.number: landed and drained have one, ran has none",
     ),
-    (Wait(COPY, landed(-1)), "event.number -1 is not an integer of at least 0"),
-    (Wait(COPY, Event("drained", 1)), "event drained[1]: there are 1 copy streams"),
+    (Wait(COPY, landed(-1)), "event.number: -1 is not an integer of at least 0"),
+    (Wait(COPY, Event("drained", 1)), "event.number: 1 is outside of 0 .. 0"),
     (Wait(COMPUTE, RAN, 0), "module: a wait for ran means no copy"),
     (Wait(COMPUTE, DRAINED, 0), "module: a wait for drained[0] means no copy"),
 ]
 NUMBER: list[tuple[Operation, str]] = [
-    (Copy(COPY, -1, 0), "slot -1 is not an integer of at least 0"),
-    (Copy(COPY, 0, -2), "module -2 is not an integer of at least 0"),
-    (Run(COMPUTE, -1, 0), "slot -1 is not an integer of at least 0"),
-    (Run(COMPUTE, 0, -1), "module -1 is not an integer of at least 0"),
-    (Write(-1), "module -1 is not an integer of at least 0"),
-    (Wait(COMPUTE, landed(0), -1), "module -1 is not an integer of at least 0"),
-    (Copy(COPY, True, 0), "slot True is not an integer of at least 0"),
-    (Copy(COPY, 0, "1"), "module '1' is not an integer of at least 0"),  # type: ignore[arg-type]
-    (Run(COMPUTE, 0.0, 0), "slot 0.0 is not an integer of at least 0"),  # type: ignore[arg-type]
+    (Copy(COPY, -1, 0), "slot: -1 is not an integer of at least 0"),
+    (Copy(COPY, 0, -2), "module: -2 is not an integer of at least 0"),
+    (Run(COMPUTE, -1, 0), "slot: -1 is not an integer of at least 0"),
+    (Run(COMPUTE, 0, -1), "module: -1 is not an integer of at least 0"),
+    (Write(-1), "module: -1 is not an integer of at least 0"),
+    (Wait(COMPUTE, landed(0), -1), "module: -1 is not an integer of at least 0"),
+    (Copy(COPY, True, 0), "slot: True is not an integer of at least 0"),
+    (Copy(COPY, 0, "1"), "module: '1' is not an integer of at least 0"),  # type: ignore[arg-type]
+    (Run(COMPUTE, 0.0, 0), "slot: 0.0 is not an integer of at least 0"),  # type: ignore[arg-type]
 ]
 
 
@@ -109,16 +113,16 @@ def test_a_boundary_is_not_negative(step: Any) -> None:
     wrong = Issued(Copy(COPY, 0, 0), Boundary("after", step))
     assert refused((*listing(*FIRST), wrong)) == (
         "operation 4 (copy: copy module 0 into slot 0): "
-        f"boundary.step {step!r} is not an integer of at least 0"
+        f"boundary.step: {step!r} is not an integer of at least 0"
     )
 
 
 def test_what_is_known_depends_on_the_streams() -> None:
     copy, drained = Copy("copy 1", 0, 0), Wait(HOST, Event("drained", 1))
     assert order(listing(copy, drained), TWO).safe
-    assert refused(listing(drained)).endswith(": event drained[1]: there are 1 copy streams")
+    assert refused(listing(drained)).endswith(": event.number: 1 is outside of 0 .. 0")
     assert refused(listing(Copy(COPY, 0, 0)), Streams((COMPUTE,))) == (
-        "operation 0 (copy: copy module 0 into slot 0): unknown stream 'copy'; "
+        "operation 0 (copy: copy module 0 into slot 0): stream: 'copy' is unknown; "
         "streams are compute, host"
     )
 
