@@ -24,7 +24,7 @@ lint: .venv/lint.done
 	.venv/bin/lint-imports
 
 clean:
-	rm -rf .venv
+	rm -rf .venv build
 
 .venv/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \

@@ -61,12 +61,14 @@ PROGRAM_MUTANTS = (
     Mutant(
         "a host write during a copy",
         "program",
-        "return Record(stream, drained), Wait(HOST, drained), Write(module)",
-        "return Record(stream, drained), Write(module)",
+        "        Wait(HOST, drained),\n",
+        "",
         5,
         "write, one copy stream",
-        "N=1, K=1, modular, one copy stream, written "
-        "(clocks: block; interleavings: block; solver: block)",
+        "N=1, K=1, modular, copies on the compute stream, written "
+        "(clocks: RAW, block; "
+        "interleavings: RAW, block, identity; "
+        "solver: RAW, block)",
     ),
     Mutant(
         "nothing is joined",
@@ -78,6 +80,36 @@ PROGRAM_MUTANTS = (
         "N=1, K=1, modular, one copy stream, captured "
         "(clocks: RAW, WAW, joined, meaning; "
         "interleavings: RAW, WAW, identity, joined, meaning; solver: RAW, WAW, joined, meaning)",
+    ),
+    Mutant(
+        "a slot given back without a wait",
+        "program",
+        "BACK: [operations[:-1] for operations in self.begin],",
+        "BACK: [() for operations in self.begin],",
+        9,
+        None,
+        "N=1, K=1, modular, one copy stream: back 0",
+    ),
+    Mutant(
+        "a reload without its fences",
+        "program",
+        "RELOAD: [lower_refill(refill, self.streams) for refill in own],",
+        "RELOAD: [lower_refill(refill, self.streams)[2:3] for refill in own],",
+        9,
+        None,
+        "N=1, K=1, modular, one copy stream: reload 0",
+    ),
+    Mutant(
+        "the write of another slot",
+        "program",
+        "        Write(module, slot),",
+        "        Write(module, slot + 1),",
+        5,
+        "keep, one copy stream",
+        "N=1, K=1, modular, one copy stream, written "
+        "(clocks: identity; "
+        "interleavings: identity; "
+        "solver: identity)",
     ),
     Mutant(
         "unjoined capture",
@@ -154,8 +186,8 @@ ORDER_MUTANTS = (
     Mutant(
         "clocks blind to identity",
         "order",
-        "if state.content[slot] != module:",
-        "if False:",
+        "state.copied[slot])\n            if state.content[slot] != module:",
+        "state.copied[slot])\n            if False:",
         11,
         None,
         "N=1, K=1, restart, one copy stream, captured, written, no fork",
@@ -172,11 +204,11 @@ ORDER_MUTANTS = (
     Mutant(
         "clocks blind to host writes",
         "order",
-        "return state, uncovered(BLOCK, clock, state.reading[module])",
-        "return state, uncovered(BLOCK, clock, NOTHING)",
+        "found = uncovered(BLOCK, clock, state.reading[module])",
+        "found = uncovered(BLOCK, clock, NOTHING)",
         11,
         None,
-        "N=1, K=1, modular, one copy stream, written, no join",
+        "N=1, K=1, modular, one copy stream, written, no wait of the host",
     ),
     Mutant(
         "clocks blind to joins",
@@ -186,6 +218,24 @@ ORDER_MUTANTS = (
         11,
         None,
         "N=1, K=1, modular, one copy stream, captured, no join",
+    ),
+    Mutant(
+        "clocks blind to what a write reads",
+        "order",
+        "found += uncovered(RAW, clock, state.copied[slot])",
+        "found += uncovered(RAW, clock, NOTHING)",
+        11,
+        None,
+        "N=1, K=1, modular, one copy stream, written, pageable",
+    ),
+    Mutant(
+        "clocks blind to whose weights a write keeps",
+        "order",
+        "                if state.content[slot] != module:",
+        "                if False:",
+        11,
+        None,
+        "N=1, K=1, modular, one copy stream, written, another kept",
     ),
     Mutant(
         "a pageable block is read later",

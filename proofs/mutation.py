@@ -131,8 +131,11 @@ def smallest_schedule(verifier: Any) -> str:
 
 def smallest_program(system: System) -> str:
     """The smallest safe schedule whose program has a fault, by this lowering: every engine must
-    find one, or they disagree."""
+    find one, or they disagree; or whose program gives the runtime something else."""
     for policy, ring in engines.rings(system.policy.NAMED.values(), engines.BOUND):
+        other = engines.other_parts(system, policy(ring))
+        if other:
+            return f"N={ring.modules}, K={ring.slots}, {policy.name}, {other}"
         safe = system.verifier.check(policy(ring)).safe
         for case in engines.cases(system, policy, ring) if safe else ():
             found = engines.refute(system, case)

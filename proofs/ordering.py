@@ -18,6 +18,7 @@ from proofs.obligation import EMPTY, Failure, Goal, Obligation, System
 from proofs.slotfile import OneSlot
 from proofs.symbolic import Run
 from schedule.operations import COMPUTE, COPY, HOST, Event, Streams
+from schedule.properties import BLOCK
 from schedule.table import Refill
 from schedule.tasks import Join
 
@@ -128,7 +129,11 @@ class Records:
 
 
 def any_state(run: Run, system: System, streams: AnyStreams, block: bool = False) -> Any:
-    """Any state that keeps the invariant, seen at slot s, or at block b."""
+    """Any state that keeps the invariant, seen at slot s, or at block b.
+
+    The host has waited for nothing: what it waited for reaches a stream when its next operation
+    starts, and there any clock is looked at anyway.
+    """
     names = streams.names
 
     def clock(of: str, keys: tuple[str, ...]) -> Clock:
@@ -177,21 +182,31 @@ def issue(system: System, state: Any, operations: Any) -> tuple[Any, list[Any]]:
     return state, conflicts
 
 
-def step(system: System, streams: AnyStreams, runs: bool, here: bool) -> Any:
-    """A refill of slot s, or a run from it, or of another slot, keeps the invariant of s."""
+REFILL, RUN_, WRITE = "refill", "run", "write"
+
+
+def lowered(system: System, what: str, slot: Any, module: Any, streams: AnyStreams) -> Any:
+    """The operations of a refill, a run, or the host's write of what the slot holds."""
+    program, numbers = system.program, (slot, module)
+    if what == RUN_:
+        return program.lower_run(slot, module, streams)
+    lower = program.lower_refill if what == REFILL else program.lower_write
+    return lower(Refill(*numbers), streams)
+
+
+def step(system: System, streams: AnyStreams, what: str, here: bool) -> Any:
+    """A refill of slot s, a run from it or a write of what it holds, or the same of another slot,
+    keeps the invariant of s."""
 
     def body(run: Run) -> Goal:
         state = any_state(run, system, streams)
         s, t, m = (run.integer(name) for name in ("s", "t", "m"))
-        refill: Any = (t, m)
         run.assume(t >= 0, m >= 0, t == s if here else t != s)
-        if runs:
-            # That a run finds its own module is identity, and claim 1's; here it is assumed.
+        if here and what != REFILL:
+            # That what reads a slot finds its own module is identity, and claim 1's; here it is
+            # assumed.
             run.assume(state.content.value == m)
-            operations = system.program.lower_run(t, m, streams)
-        else:
-            operations = system.program.lower_refill(Refill(*refill), streams)
-        state, conflicts = issue(system, state, operations)
+        state, conflicts = issue(system, state, lowered(system, what, t, m, streams))
         if conflicts and here:
             return Failure(conflicts[0].property)
         return invariant(run, streams, state)
@@ -199,18 +214,19 @@ def step(system: System, streams: AnyStreams, runs: bool, here: bool) -> Any:
     return body
 
 
-def block(system: System, streams: AnyStreams, write: bool) -> Any:
+def block(system: System, streams: AnyStreams, what: str) -> Any:
     """A copy of any block keeps the invariant of b; a write of b by the host finds no reader."""
 
     def body(run: Run) -> Goal:
         state = any_state(run, system, streams, block=True)
-        refill: Any = (run.integer("s"), run.integer("m"))  # into any slot, call it s
-        if write:
-            operations = system.program.lower_write(run.integer("b"), streams)
-        else:
-            operations = system.program.lower_refill(Refill(*refill), streams)
-        state, conflicts = issue(system, state, operations)
-        return Failure(conflicts[0].property) if conflicts else invariant(run, streams, state)
+        # From or into any slot, call it s; what is wrong with that slot is found by ``step``.
+        module = run.integer("b" if what == WRITE else "m")
+        state, conflicts = issue(
+            system, state, lowered(system, what, run.integer("s"), module, streams)
+        )
+        if any(conflict.property == BLOCK for conflict in conflicts):
+            return Failure(BLOCK)
+        return invariant(run, streams, state)
 
     return body
 
@@ -246,25 +262,24 @@ def ordering_claim(system: System) -> list[Obligation]:
     found = [Obligation("base", "at first nothing was accessed or recorded", base(system), {})]
     for kind, streams in KINDS.items():
         rows = (
-            ("refill", "a refill comes after all that it conflicts with", (False, True), HERE),
-            ("run", "a run comes after all that it conflicts with", (True, True), HERE),
-            ("refill elsewhere", "a refill of another slot keeps this one", (False, False), OTHER),
-            ("run elsewhere", "a run from another slot keeps this one", (True, False), OTHER),
+            ("refill", REFILL, True, "a refill comes after all that it conflicts with"),
+            ("run", RUN_, True, "a run comes after all that it conflicts with"),
+            ("keep", WRITE, True, "a write of what the slot holds comes after its copies"),
+            ("refill elsewhere", REFILL, False, "a refill of another slot keeps this one"),
+            ("run elsewhere", RUN_, False, "a run from another slot keeps this one"),
         )
         found += [
-            Obligation(f"{name}, {kind}", text, step(system, streams, *which), witness)
-            for name, text, which, witness in rows
+            Obligation(
+                f"{name}, {kind}", text, step(system, streams, what, here), HERE if here else OTHER
+            )
+            for name, what, here, text in rows
         ]
+        text = "the host writes a block after every copy that reads it"
         found += [
             Obligation(
-                f"block, {kind}", "a copy keeps every block", block(system, streams, False), HERE
+                f"block, {kind}", "a copy keeps every block", block(system, streams, REFILL), HERE
             ),
-            Obligation(
-                f"write, {kind}",
-                "the host writes a block after every copy that reads it",
-                block(system, streams, True),
-                HERE,
-            ),
+            Obligation(f"write, {kind}", text, block(system, streams, WRITE), HERE),
             Obligation(f"join, {kind}", "a join covers all", joined(system, streams), HERE),
         ]
     return found

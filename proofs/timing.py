@@ -80,6 +80,8 @@ class _Timing:
                 readers = [n for n, one in copies if one.module == operation.module]
                 pinned = [n for n in readers if not self.pageable(n)]
                 yield from self.overlapping(BLOCK, number, pinned)
+                if operation.slot is not None:
+                    yield from self.reads(number, operation.slot, operation.module)
             elif isinstance(operation, Wait) and operation.module is not None:
                 if self.means_another(number, operation):
                     yield Fault(MEANING, number)
@@ -113,16 +115,20 @@ class _Timing:
                 yield Fault(name, number, same[-1])
 
     def slot_faults(self, number: int, operation: Copy | Run) -> Iterator[Fault]:
-        copies = [(n, one) for n, one in self.before(number, Copy) if one.slot == operation.slot]
-        numbers = [n for n, _ in copies]
         if isinstance(operation, Run):
-            yield from self.overlapping(RAW, number, numbers)
-            if not copies or copies[-1][1].module != operation.module:
-                yield Fault(IDENTITY, number)
+            yield from self.reads(number, operation.slot, operation.module)
         else:
+            numbers = [n for n, one in self.before(number, Copy) if one.slot == operation.slot]
             runs = [n for n, one in self.before(number, Run) if one.slot == operation.slot]
             yield from self.overlapping(WAR, number, runs)
             yield from self.overlapping(WAW, number, numbers)
+
+    def reads(self, number: int, slot: int, module: int) -> Iterator[Fault]:
+        """A run, or a write of the host, reads the module's weights in the slot."""
+        copies = [(n, one) for n, one in self.before(number, Copy) if one.slot == slot]
+        yield from self.overlapping(RAW, number, [n for n, _ in copies])
+        if not copies or copies[-1][1].module != module:
+            yield Fault(IDENTITY, number)
 
     def means_another(self, number: int, wait: Wait) -> bool:
         """Whether the slot's copies are not all done when the wait is over, or another module's

@@ -96,7 +96,7 @@ class Interpreter:
 
     def _step(self, parts: dict[str, tuple[Listing, ...]], run: Moment) -> Step:
         bound = {
-            half: self._bind(parts[half][run.step], run)
+            half: self._bind(parts[half][run.step])
             for half in (BEFORE, RUN, AFTER, RELOAD, BACK, WRITE)
         }
         return Step(
@@ -141,11 +141,10 @@ class Interpreter:
         content, module = step.content, step.module
         return content.module == module and content.version == self.arena.version(module)
 
-    def _bind(self, listing: Listing, run: Moment | None = None) -> Bound:
-        return tuple((issued, self._action(issued.operation, run)) for issued in listing)
+    def _bind(self, listing: Listing) -> Bound:
+        return tuple((issued, self._action(issued.operation)) for issued in listing)
 
-    def _action(self, operation: Operation, run: Moment | None) -> Action:
-        """What the operation does; at a step, of that step's module."""
+    def _action(self, operation: Operation) -> Action:
         match operation:
             case Record() | Wait():
                 return self.streams.fence(operation)
@@ -154,8 +153,8 @@ class Interpreter:
                 return lambda: self.arena.bind(weights)
             case Copy(stream, slot, module):
                 return self._copy(stream, slot, module)
-            case Write(module) if run is not None:
-                written = self.arena.sets[module, run.slot]
+            case Write(module, slot):
+                written = self.arena.sets[module, slot]
                 return lambda: self.arena.keep_writes(written)
 
     def _copy(self, stream: str, slot: int, module: int) -> Action:

@@ -69,7 +69,6 @@ def offload(
     selection = select(model, layers)
     schedule = schedule_for(policy, Ring(len(selection.modules), slots))
     verify(schedule)
-    _require_ordered(lower(schedule), schedule.ring.modules)
     offloaded = Offloaded(selection, schedule, on_miss, True, streams_of(device))
     if log.isEnabledFor(logging.INFO):
         log.info("%s", _choice(offloaded, policy))
@@ -140,11 +139,13 @@ class Offloaded:
             lay_out(module, name, selection.stay)
             for module, name in zip(selection.modules, selection.names, strict=True)
         ]
+        self.program = lower(schedule)
+        if verified:
+            _require_ordered(self.program, schedule.ring.modules)
         self._came_from = {id(p): p.device for layout in layouts for p in layout.parameters}
         self._moved: list[tuple[dict[str, torch.Tensor], str, torch.device]] = []
         self._hooks: Hooks | None = None
         self._closed = False
-        self.program = lower(schedule)
         # Arena and masters outside inference mode: their version counters are the guard's.
         with torch.inference_mode(False), torch.no_grad():
             self.arena = Arena(layouts, schedule, streams.device)

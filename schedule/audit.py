@@ -18,7 +18,7 @@ from schedule import machine
 from schedule.conform import Misfit, conform
 from schedule.errors import ProgramError
 from schedule.faults import WHAT, missing
-from schedule.operations import COMPUTE, Copy, Issued, Run, Wait
+from schedule.operations import COMPUTE, Copy, Issued, Run, Wait, Write
 from schedule.order import Ordering, order, somewhere
 from schedule.policy import Policy
 from schedule.program import BACK, RELOAD
@@ -194,10 +194,16 @@ def _events(issued: Issued, trace: Trace) -> Iterator[machine.Event]:
             yield machine.ModuleBegins(slot, module)
             yield machine.ModuleEnds(slot)
         case Wait() if half == BACK:
-            reading = _reads_on(issued, trace)
-            yield machine.ModuleArrives(step)
-            yield machine.ModuleBegins(reading.slot, reading.module)
-            yield machine.ModuleEnds(reading.slot)
+            yield from _read_again(step, _reads_on(issued, trace))
+        case Write(_, slot) if slot is not None:
+            yield from _read_again(step, operation)
+
+
+def _read_again(step: int, reading: Any) -> Iterator[machine.Event]:
+    """A slot is read once more during the step's run."""
+    yield machine.ModuleArrives(step)
+    yield machine.ModuleBegins(reading.slot, reading.module)
+    yield machine.ModuleEnds(reading.slot)
 
 
 def _reads_on(issued: Issued, trace: Trace) -> Run:

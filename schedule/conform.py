@@ -118,9 +118,6 @@ class _Follower:
             return "no reload came before it", self.first(Boundary(RELOAD, step))
         if half in (BACK, WRITE) and not began:
             return f"{self.name(step)} is not running", self.first(Boundary(RUN, step))
-        if half == WRITE and self.taken(step):
-            # What is kept is read from the slot: it must still be the module's own.
-            return f"{self.name(step)} lost its slot before", "no write of it"
         return None
 
     def not_read(self, step: int) -> tuple[str, str]:

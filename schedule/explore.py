@@ -79,7 +79,11 @@ class _Explorer:
     def __init__(self, written: Tasks) -> None:
         self.written = written
         self.operations = [task.operation for task in written.tasks]
-        slots = {one.slot for one in self.operations if isinstance(one, Copy | Run)}
+        slots = {
+            one.slot
+            for one in self.operations
+            if isinstance(one, Copy | Run | Write) and one.slot is not None
+        }
         self.slot = {slot: number for number, slot in enumerate(sorted(slots))}
         queues: dict[str, list[int]] = {HOST: []}
         for number, operation in enumerate(self.operations):
@@ -188,7 +192,7 @@ class _Explorer:
             elif isinstance(operation, Run):
                 device = machine.effect(device, machine.ModuleEnds(self.slot[operation.slot]))
             elif isinstance(operation, Write):
-                self.write(position, number, operation.module)
+                self.write(position, number, operation)
             elif not isinstance(operation, Idle):
                 continue  # a wait that is not over
             yield (number, "ends"), self.step(position, stream, device)
@@ -235,12 +239,22 @@ class _Explorer:
                 self.fault(name, number, other)
         return machine.effect(position.device, event)
 
-    def write(self, position: Position, number: int, module: int) -> None:
-        """The host writes a block: no copy may be reading it."""
+    def write(self, position: Position, number: int, operation: Write) -> None:
+        """The host writes a block: no copy may be reading it. If what it writes is in a slot, it
+        reads that as a run would."""
         for other in self.under_way(position):
             theirs = self.operations[other]
-            if isinstance(theirs, Copy) and theirs.module == module and not theirs.pageable:
+            if not isinstance(theirs, Copy):
+                continue
+            if theirs.module == operation.module and not theirs.pageable:
                 self.fault(BLOCK, number, other)
+            if theirs.slot == operation.slot:
+                self.fault(RAW, number, other)
+        if operation.slot is not None:
+            reads = machine.ModuleBegins(self.slot[operation.slot], operation.module)
+            refused = machine.objection(position.device, reads, _no_next_user)
+            if refused is not None and refused.property == IDENTITY:
+                self.fault(IDENTITY, number)
 
     def over(self, position: Position, number: int) -> None:
         """A wait or join is over: is what it means done?"""

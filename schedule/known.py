@@ -63,6 +63,8 @@ class Known:
                 raise ProgramError(f"pageable: {operation.pageable!r} is no bool")
         elif isinstance(operation, Write):
             refuse_negative("module", operation.module)
+            if operation.slot is not None:
+                refuse_negative("slot", operation.slot)
         elif not isinstance(operation.graph, str):
             raise ProgramError(f"graph: {operation.graph!r} is no name")
 

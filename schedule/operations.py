@@ -142,13 +142,16 @@ class Wait:
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """The host writes into the module's host block."""
+    """The host writes into the module's host block. slot: what it writes is there, what the
+    module wrote into its weights; None: it comes from elsewhere."""
 
     module: int
+    slot: int | None = None
     stream: str = HOST
 
     def __str__(self) -> str:
-        return f"{self.stream}: write the host block of module {self.module}"
+        of = "" if self.slot is None else f" from slot {self.slot}"
+        return f"{self.stream}: write the host block of module {self.module}{of}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -186,8 +186,13 @@ def advance(state: State, operation: TaskOperation) -> tuple[State, list[Conflic
             clock = later(clock, state.record[event])
             found = [] if module is None else means(state, event, module, clock)
             return state._replace(clock=state.clock.put(stream, clock)), found
-        case Write(module):
-            return state, uncovered(BLOCK, clock, state.reading[module])
+        case Write(module, slot):
+            found = uncovered(BLOCK, clock, state.reading[module])
+            if slot is not None:  # the host reads it, as a run would
+                found += uncovered(RAW, clock, state.copied[slot])
+                if state.content[slot] != module:
+                    found.append(Conflict(IDENTITY))
+            return state, found
         case Idle():
             ticked = state.clock.put(stream, {**clock, stream: tick_of(clock, stream) + 1})
             return state._replace(clock=ticked), []

@@ -79,7 +79,7 @@ class Program:
             AFTER: self.after,
             RELOAD: [lower_refill(refill, self.streams) for refill in own],
             BACK: [operations[:-1] for operations in self.begin],
-            WRITE: [lower_write(refill.module, self.streams) for refill in own],
+            WRITE: [lower_write(refill, self.streams) for refill in own],
             PRELOAD: [self.preload],
         }
         parts = {
@@ -181,13 +181,22 @@ def lower_refill(refill: Refill, streams: Streams = ONE_COPY_STREAM) -> Operatio
     )
 
 
-def lower_write(module: int, streams: Streams = ONE_COPY_STREAM) -> Operations:
-    """The host's write of a module's block, with the fence that it needs."""
+def lower_write(held: Refill, streams: Streams = ONE_COPY_STREAM) -> Operations:
+    """The host keeps what a module wrote into its weights in the slot: it writes them into the
+    module's host block."""
+    slot, module = held
     stream = streams.of(module)
     drained = Event("drained", streams.copies.index(stream))
-    # Block: a copy that was issued may still be reading the block, or not even have begun. The
-    # host runs ahead, so it waits itself, until the stream that copies this module is drained.
-    return Record(stream, drained), Wait(HOST, drained), Write(module)
+    # RAW: the host reads the slot, so its last copy must have landed, and be the module's.
+    landing = () if streams.shared else (Wait(HOST, landed(slot), module),)
+    return (
+        # Block: a copy that was issued may still be reading the block, or not even have begun.
+        # The host runs ahead, so it waits itself, until that copy stream is drained.
+        Record(stream, drained),
+        Wait(HOST, drained),
+        *landing,
+        Write(module, slot),
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -132,9 +132,9 @@ def operation_json(issued: Issued) -> dict[str, Any]:
         case Wait(stream, event, module):
             line = {"op": "wait", "stream": stream, "event": _event(event)}
             return {**line, **({} if module is None else {"module": module}), **where}
-        case Write(module, stream):
-            return {"op": "write", "stream": stream, "module": module, **where}
-    raise ValueError(f"a trace has no graphs, but this one has [{operation}]")
+        case Write(module, slot, stream) if slot is not None:
+            return {"op": "write", "stream": stream, "slot": slot, "module": module, **where}
+    raise ValueError(f"no run of the runtime issues [{operation}]")
 
 
 def _event(event: Event) -> dict[str, Any]:

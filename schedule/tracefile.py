@@ -36,7 +36,7 @@ FIELDS: dict[str, tuple[str, ...]] = {
     "run": ("stream", "slot", "module"),
     "record": ("stream", "event"),
     "wait": ("stream", "event"),
-    "write": ("stream", "module"),
+    "write": ("stream", "slot", "module"),
 }
 OPTIONAL = {"copy": ("pageable",), "wait": ("module",)}
 

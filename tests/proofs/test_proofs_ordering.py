@@ -16,7 +16,7 @@ from schedule.operations import COMPUTE, COPY
 
 ONE, SHARED = "one copy stream", "copies on the compute stream"
 CLAIM = {obligation.name: obligation for obligation in ordering_claim(System())}
-EACH = ("refill", "run", "refill elsewhere", "run elsewhere", "block", "write", "join")
+EACH = ("refill", "run", "keep", "refill elsewhere", "run elsewhere", "block", "write", "join")
 
 
 def of_kind(kind: str, system: System) -> list[Obligation]:
@@ -25,7 +25,7 @@ def of_kind(kind: str, system: System) -> list[Obligation]:
 
 def test_there_is_one_obligation_of_each_sort_for_each_way_to_use_streams() -> None:
     assert list(CLAIM) == ["base", *(f"{name}, {kind}" for kind in KINDS for name in EACH)]
-    assert len(ordering_claim(System())) == len(CLAIM) == 1 + 5 * 7
+    assert len(ordering_claim(System())) == len(CLAIM) == 1 + 5 * 8
     (claim,) = (claim for claim in claims(System()) if claim.number == 5)
     assert [one.name for one in claim.obligations] == list(CLAIM)
     assert (claim.title, claim.bound, claim.search) == ("ordering", "all N and K", None)
@@ -69,9 +69,16 @@ BREAKS = {
     "stream-wide wait replaced by nothing": ["refill"],
     "wait on a stale record": ["refill"],
     "a host write during a copy": ["write"],
+    "the write of another slot": ["keep"],
     "nothing is joined": ["join"],
-    "a wait that waits for nothing": ["refill", "run", "write", "join"],
-    "a wait that forgets the others": ["refill", "refill elsewhere", "run elsewhere", "block"],
+    "a wait that waits for nothing": ["refill", "run", "keep", "write", "join"],
+    "a wait that forgets the others": [
+        "refill",
+        "refill elsewhere",
+        "run elsewhere",
+        "block",
+        "write",
+    ],
 }
 """Which obligations of one copy stream a fault breaks; one in the lowering, the one named."""
 
@@ -85,7 +92,7 @@ def test_every_fence_has_its_mutant() -> None:
     assert {mutant.claim for mutant in NAMED} == {5}
     assert set(BY_NAME) == {*BREAKS, "two copy streams without order"}
     assert {mutant.obligation for mutant in NAMED if mutant.module == "program"} == {
-        *(f"{name}, {ONE}" for name in ("refill", "run", "write", "join")),
+        *(f"{name}, {ONE}" for name in ("refill", "run", "keep", "write", "join")),
         "refill, two copy streams",
     }
 

@@ -217,8 +217,8 @@ def test_at_a_miss_the_reload_is_fenced_like_every_refill(machine: Machine) -> N
 def test_what_a_module_wrote_is_kept_when_no_copy_can_read_its_block_any_more(
     machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The host waits for the copy stream, and only then writes into the block; a run that writes
-    nothing makes it wait for nothing."""
+    """The host waits for the copy stream and the slot's copy, and only then writes into the block;
+    a run that writes nothing makes it wait for nothing."""
     model = stack(3)
     weight = model.layers[1].up.weight
     with accelerated(model, policies.chain(Ring(3, 2)), RELOAD) as offloaded:
@@ -240,13 +240,15 @@ def test_what_a_module_wrote_is_kept_when_no_copy_can_read_its_block_any_more(
             outputs(model, batches(1))
         handle.remove()
         at = machine.told.index(("write", 1))
-        fence = [("record", COPY, numbers[DRAINED]), ("wait", HOST, numbers[DRAINED])]
-        assert machine.told[at - 2 : at] == fence
+        drained, copied = numbers[DRAINED], numbers[landed(1)]
+        fence = [("record", COPY, drained), ("wait", HOST, drained), ("wait", HOST, copied)]
+        assert machine.told[at - 3 : at] == fence
         assert [note for note in machine.told if note[1] == HOST] == fence[1:]
         assert [one.operation for one in trace.issued if one.boundary == Boundary("write", 1)] == [
             Record(COPY, DRAINED),
             Wait(HOST, DRAINED),
-            Write(1),
+            Wait(HOST, landed(1), 1),
+            Write(1, 1),
         ]
         assert audit(trace).fits
 

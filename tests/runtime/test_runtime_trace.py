@@ -15,7 +15,6 @@ from runtime.unverified import offload_without_proof
 from schedule import Refill, Ring, Schedule
 from schedule.operations import Issued, Operation
 from schedule.program import Program, lower, lower_refills
-from schedule.table import Moment
 from tests.runtime.models import (
     LOADS_EVERY_PASS,
     WIDTH,
@@ -100,8 +99,8 @@ def test_every_operation_issued_is_in_the_trace(monkeypatch: pytest.MonkeyPatch)
     done: list[Operation] = []
     plain = Interpreter._action
 
-    def action(self: Interpreter, operation: Operation, run: Moment | None) -> object:
-        act = plain(self, operation, run)
+    def action(self: Interpreter, operation: Operation) -> object:
+        act = plain(self, operation)
 
         def noted() -> None:
             done.append(operation)

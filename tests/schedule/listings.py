@@ -31,7 +31,8 @@ from schedule.operations import (
     landed,
 )
 from schedule.order import Ordering, order
-from schedule.table import Boundary
+from schedule.program import lower_write
+from schedule.table import Boundary, Refill
 
 GRAPH = "g"
 SECOND = "copy 1"
@@ -67,6 +68,12 @@ def refill(slot: int, module: int, stream: str = COPY) -> Operations:
 
 def run(slot: int, module: int) -> Operations:
     return Wait(COMPUTE, landed(slot), module), Run(COMPUTE, slot, module)
+
+
+def host_write(module: int, streams: Streams = ONE_COPY_STREAM) -> Operations:
+    """The host writes into a block what is in no slot, with the fence that it needs."""
+    drained, wait, *_ = lower_write(Refill(0, module), streams)
+    return drained, wait, Write(module)
 
 
 def own_refill(slot: int, module: int, stream: str = COPY) -> Operations:
@@ -140,7 +147,13 @@ def pieces(streams: Streams) -> list[Operations]:
     for stream in streams.names:
         found += [(Record(stream, event),) for event in events]
         found += [(Wait(stream, event),) for event in events]
-    return [*found, *((Write(module),) for module in range(3)), (Wait(HOST, landed(0)),)]
+    return [
+        *found,
+        *((Write(module),) for module in range(3)),
+        (Write(0, 0),),
+        (Write(2, 1),),
+        (Wait(HOST, landed(0)),),
+    ]
 
 
 def graph_pieces(streams: Streams) -> list[Operations]:

@@ -27,7 +27,7 @@ from schedule.operations import (
     landed,
 )
 from schedule.order import order
-from schedule.program import lower_captured, lower_join, lower_write
+from schedule.program import lower_captured, lower_join
 from schedule.properties import IDENTITY, JOINED, MEANING, RAW
 from schedule.table import Boundary
 from tests.schedule.listings import (
@@ -36,6 +36,7 @@ from tests.schedule.listings import (
     SECOND,
     TWO,
     graph,
+    host_write,
     listing,
     own,
     own_refill,
@@ -56,7 +57,7 @@ def test_the_host_may_write_what_a_replay_copied(streams: Streams) -> None:
     captured = lower_captured(policies.chain(Ring(3, 2)), streams)
     replayed = captured.listing(1)
     for module in range(3):
-        write = (Issued(one, Boundary("write", 0)) for one in lower_write(module, streams))
+        write = (Issued(one, Boundary("write", 0)) for one in host_write(module, streams))
         assert three((*replayed, *write), streams).safe
     bare = (*replayed, Issued(Write(2), Boundary("write", 0)))
     assert [fault.property for fault in three(bare, streams).faults] == ["block"]

@@ -26,7 +26,7 @@ from schedule.operations import (
     landed,
 )
 from schedule.order import Ordering, order, start
-from schedule.program import lower, lower_captured, lower_write
+from schedule.program import lower, lower_captured
 from schedule.table import Boundary
 from tests.schedule.listings import (
     DRAINED,
@@ -34,6 +34,7 @@ from tests.schedule.listings import (
     SECOND,
     TWO,
     graph,
+    host_write,
     listing,
     own,
     own_refill,
@@ -105,7 +106,7 @@ ONE_SENTENCE: list[tuple[str, Operations, str]] = [
     ),
     (
         "block, an event recorded",
-        (COPIED, lower_write(0)[0], Write(0)),
+        (COPIED, host_write(0)[0], Write(0)),
         "block: [host: write the host block of module 0] (step 2) changes the block while it may "
         "still be read by [copy: copy module 0 into slot 0] (step 0); let host wait for "
         "drained[0] before the write",

@@ -19,9 +19,9 @@ from schedule.operations import (
     landed,
 )
 from schedule.order import NOTHING, order, start
-from schedule.program import lower, lower_join, lower_refills, lower_write
+from schedule.program import lower, lower_join, lower_refills
 from schedule.properties import BLOCK, IDENTITY, MEANING, RAW, WAR, WAW
-from tests.schedule.listings import DRAINED, SECOND, TWO, faults, listing, refill, run
+from tests.schedule.listings import DRAINED, SECOND, TWO, faults, host_write, listing, refill, run
 
 COPIED = Copy(COPY, 0, 0)
 RUNS = Run(COMPUTE, 0, 0)
@@ -105,7 +105,7 @@ def test_the_host_may_not_write_a_block_that_is_copied() -> None:
 
 
 def test_a_write_waits_for_its_readers_and_for_no_other_block() -> None:
-    assert faults(COPIED, *lower_write(0)) == []
+    assert faults(COPIED, *host_write(0)) == []
     assert faults(COPIED, Write(1)) == []
     assert faults(Write(0), COPIED) == []
     assert faults(RUNS, Write(0)) == [(IDENTITY, 0, None)]
@@ -114,7 +114,7 @@ def test_a_write_waits_for_its_readers_and_for_no_other_block() -> None:
 def test_a_write_meets_each_stream_that_reads_its_block() -> None:
     both = COPIED, Copy(SECOND, 1, 0)
     assert faults(*both, Write(0), streams=TWO) == [(BLOCK, 2, 0), (BLOCK, 2, 1)]
-    assert faults(*both, *lower_write(0, TWO), streams=TWO) == [(BLOCK, 4, 1)]
+    assert faults(*both, *host_write(0, TWO), streams=TWO) == [(BLOCK, 4, 1)]
 
 
 def test_a_write_waits_for_the_latest_copy_too() -> None:

@@ -134,10 +134,12 @@ def test_a_write_waits_for_the_stream_of_its_module(
     streams: Streams, module: int, stream: str, number: int
 ) -> None:
     drained = Event("drained", number)
-    assert lower_write(module, streams) == (
+    landing = () if streams.shared else (Wait(HOST, landed(1), module),)
+    assert lower_write(Refill(1, module), streams) == (
         Record(stream, drained),
         Wait(HOST, drained),
-        Write(module),
+        *landing,
+        Write(module, 1),
     )
 
 
@@ -251,6 +253,7 @@ OPERATIONS: list[tuple[Operation, str]] = [
     (Wait(HOST, DRAINED), "host: wait for drained[0]"),
     (Wait(COMPUTE, landed(1), 2), "compute: wait for landed[1], the copy of module 2"),
     (Write(2), "host: write the host block of module 2"),
+    (Write(2, 1), "host: write the host block of module 2 from slot 1"),
     (Capture(COMPUTE, PASS), "compute: capture graph pass"),
     (EndCapture(COMPUTE, PASS), "compute: end of graph pass"),
     (Replay(COMPUTE, PASS), "compute: replay graph pass"),

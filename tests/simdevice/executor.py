@@ -16,6 +16,7 @@ import torch
 from proofs.engines import cases
 from proofs.obligation import System
 from schedule.operations import (
+    COMPUTE,
     HOST,
     Capture,
     Copy,
@@ -37,15 +38,15 @@ from tests.simdevice.device import start
 from tests.simdevice.helpers import DEVICE, stream
 
 SIZE, READS, BITS = 4, 2, 5
-NOTHING = 0
-"""Elements a block; how often a run reads its slot; bits a value. What a slot holds at first."""
+NOTHING, WRITTEN = 0, 8
+"""Elements a block; how often a run reads its slot; bits a value. What a slot holds at first, and
+what a write adds to it."""
 
 
-def value(module: int, writes: int) -> int:
-    """What the block's bytes say."""
-    assert module < 8
-    assert writes < 3
-    return 1 + module + 8 * writes
+def value(module: int) -> int:
+    """What the block's bytes say at first."""
+    assert module < WRITTEN
+    return 1 + module
 
 
 def append(row: int, read: int) -> int:
@@ -60,14 +61,14 @@ Rows = dict[int, int]
 
 
 class Expected:
-    """What a listing must give: its rows, and what the slots hold in the end. named: each run
-    then reads its own module, whatever the slot holds."""
+    """What a listing must give: its rows, and what the slots and the written blocks hold in the
+    end. named: each run then reads its own module, whatever the slot holds."""
 
     def __init__(self, listing: Listing, named: bool = False) -> None:
         self._named = named
         self.rows: Rows = {}
         self.slots: dict[int, int] = {}
-        self._writes: dict[int, int] = {}
+        self.blocks: dict[int, int] = {}
         self._body: list[tuple[int, Operation]] = []
         captured = False
         for place, (operation, _) in enumerate(listing):
@@ -84,19 +85,25 @@ class Expected:
                 case _:
                     self._take(place, operation)
 
-    def results(self) -> tuple[list[int], dict[int, int]]:
-        """The rows without their places, and the slots."""
-        return list(self.rows.values()), self.slots
+    def results(self) -> tuple[list[int], dict[int, int], dict[int, int]]:
+        """The rows without their places, the slots, and the blocks that were written."""
+        return list(self.rows.values()), self.slots, self.blocks
 
     def _take(self, place: int, operation: Operation) -> None:
         match operation:
             case Copy(_, slot, module):
-                self.slots[slot] = value(module, self._writes.get(module, 0))
+                self.slots[slot] = self.blocks.get(module, value(module))
             case Run(_, slot, module):
-                read = value(module, 0) if self._named else self.slots.get(slot, NOTHING)
+                read = value(module) if self._named else self.slots.get(slot, NOTHING)
                 self.rows[place] = append(self.rows.get(place, 0), read)
-            case Write(module):
-                self._writes[module] = self._writes.get(module, 0) + 1
+            case Write(module, slot):
+                self.blocks[module] = WRITTEN + self._before(module, slot)
+
+    def _before(self, module: int, slot: int | None) -> int:
+        """What a write of the module begins with."""
+        if slot is None:
+            return self.blocks.get(module, value(module))
+        return self.slots.get(slot, NOTHING)
 
 
 class Executor:
@@ -108,24 +115,24 @@ class Executor:
         copies = [one for one in operations if isinstance(one, Copy)]
         runs = [one for one in operations if isinstance(one, Run)]
         modules = 1 + max(one.module for one in [*copies, *runs])
-        slots = 1 + max(one.slot for one in [*copies, *runs])
-        blocks = torch.empty(modules, SIZE, dtype=torch.int64).pin_memory()
+        kept = [one.slot for one in operations if isinstance(one, Write) if one.slot is not None]
+        slots = 1 + max([*(one.slot for one in [*copies, *runs]), *kept])
+        self._blocks = torch.empty(modules, SIZE, dtype=torch.int64).pin_memory()
         places = [at for at, one in enumerate(operations) if isinstance(one, Run)]
         self._rows = torch.zeros(len(places), SIZE, dtype=torch.int64, device=DEVICE)
         self._slots = torch.full((slots, SIZE), NOTHING, dtype=torch.int64, device=DEVICE)
-        self.blocks, self.slots = list(blocks), list(self._slots)
+        self.blocks, self.slots = list(self._blocks), list(self._slots)
         self.rows = dict(zip(places, self._rows, strict=True))
         for module, block in enumerate(self.blocks):
-            block.fill_(value(module, 0))
-        self.writes = [0] * modules
+            block.fill_(value(module))
         self.streams = {name: stream() for name in streams.names}
         self.events: dict[Event, torch.Event] = {}
         self.graph = torch.accelerator.Graph()
         self.recorded: set[Event] = set()
         torch.accelerator.synchronize()
 
-    def execute(self) -> tuple[Rows, dict[int, int]]:
-        """The rows, and the slots in the end. RuntimeError: what the device refused first."""
+    def execute(self) -> tuple[Rows, dict[int, int], dict[int, int]]:
+        """The rows, the slots and the blocks. RuntimeError: what the device refused first."""
         try:
             for place, issued in enumerate(self.listing):
                 self._issue(place, issued)
@@ -133,9 +140,8 @@ class Executor:
             self.graph.reset()  # its capture is given up
             raise
         torch.accelerator.synchronize()
-        return dict(zip(self.rows, _numbers(self._rows), strict=True)), dict(
-            enumerate(_numbers(self._slots))
-        )
+        slots, blocks = (dict(enumerate(_numbers(of))) for of in (self._slots, self._blocks))
+        return dict(zip(self.rows, _numbers(self._rows), strict=True)), slots, blocks
 
     def _issue(self, place: int, issued: Issued) -> None:
         operation = issued.operation
@@ -143,7 +149,7 @@ class Executor:
             self._event(operation.event).synchronize()
             return
         if isinstance(operation, Write):
-            self._write(operation.module)
+            self._write(operation)
             return
         with self.streams[operation.stream] as on:
             match operation:
@@ -173,9 +179,12 @@ class Executor:
         for _ in range(READS):
             row.mul_(1 << BITS).add_(slot)
 
-    def _write(self, module: int) -> None:
-        self.writes[module] += 1
-        self.blocks[module].fill_(value(module, self.writes[module]))
+    def _write(self, write: Write) -> None:
+        block = self.blocks[write.module]
+        if write.slot is not None:  # as the runtime keeps what a module wrote: from its stream
+            with self.streams[COMPUTE]:
+                block.copy_(self.slots[write.slot])
+        block.add_(WRITTEN)
 
     def _event(self, event: Event) -> torch.Event:
         if event not in self.events:
@@ -196,8 +205,9 @@ def _numbers(found: torch.Tensor) -> Iterable[int]:
 
 def right(listing: Listing, streams: Streams, expected: Expected) -> bool:
     """Whether one execution gives what is expected."""
-    rows, slots = Executor(listing, streams).execute()
-    return rows == expected.rows and expected.slots.items() <= slots.items()
+    rows, slots, blocks = Executor(listing, streams).execute()
+    held = expected.slots.items() <= slots.items() and expected.blocks.items() <= blocks.items()
+    return rows == expected.rows and held
 
 
 def outcome(listing: Listing, streams: Streams, named: bool = False) -> str:

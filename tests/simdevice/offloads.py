@@ -32,12 +32,16 @@ ONE, IN_ORDER = "one copy stream", "in order"
 
 
 class Layer(nn.Linear):
-    """Changes what the next one sees; one that writes also changes its own weights."""
+    """Changes what the next one sees; one that writes also changes its own weights. Those inside
+    run within its forward, before it reads its weights once more."""
 
     writes = False
+    inside: tuple[nn.Module, ...] = ()
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         x = torch.tanh(super().forward(x))
+        for inner in self.inside:
+            x = torch.tanh(super().forward(inner(x)))
         if self.writes:
             self.weight.mul_(-1)
         return x
@@ -46,13 +50,15 @@ class Layer(nn.Linear):
 class Stack(nn.Module):
     """N layers, and a head that stays on the device."""
 
-    def __init__(self, modules: int, writes: bool = False) -> None:
+    def __init__(self, modules: int, kind: str = IN_ORDER) -> None:
         super().__init__()
         torch.manual_seed(modules)
         self.layers = nn.ModuleList(Layer(WIDTH, WIDTH) for _ in range(modules))
         self.head = nn.Linear(WIDTH, WIDTH)
         for layer in self.layers:
-            layer.writes = writes
+            layer.writes = kind == "writing"
+        if kind == "nested":
+            self.layers[-1].inside = (self.layers[0],)
 
     def forward(self, x: torch.Tensor, order: Sequence[int]) -> torch.Tensor:
         for index in order:
@@ -76,6 +82,7 @@ ORDERS: dict[str, Callable[[int, int], list[int]]] = {
     "backwards": lambda modules, _: [*reversed(range(modules))],
     "updated": _in_order,
     "writing": _in_order,
+    "nested": _in_order,
 }
 """By kind, the modules that a pass runs, of so many modules and in the pass of this number."""
 
@@ -105,7 +112,7 @@ class Case:
         warm: bool = True,
     ) -> None:
         self.name, self.kind = (policy, modules, slots, kind, streams, device), kind
-        self.plain = Stack(modules, writes=kind == "writing")
+        self.plain = Stack(modules, kind)
         self.passes = 2 * policies.named(policy)(Ring(modules, slots)).period
         self._batches = batches(self.passes)
         self.inputs = [x.to(device) for x in self._batches]

@@ -19,6 +19,7 @@ from schedule.ring import Ring
 from tests.simdevice.device import ADVERSARIES, SimDevice
 from tests.simdevice.executor import Expected, outcome, replay_line, right
 from tests.simdevice.offloads import MORE
+from tests.simdevice.test_simdevice_fences import RUN_WITH
 
 SEEDS = {"random": 4 * MORE, "compute": 2 * MORE, "copies": 2 * MORE}
 RINGS = (Ring(1, 1), Ring(2, 1), Ring(3, 2), Ring(4, 3), Ring(3, 3), Ring(2, 3))
@@ -92,6 +93,8 @@ HARMLESS: dict[str, tuple[str, ...]] = {
     "wait on a stale record": ("on_demand", "skipped"),
     # What such a wait is for is recorded never, or after it: it waits for nothing.
     "capture waiting on an outside event": ("two copy streams", "captured"),
+    # The host reads the slot by the compute stream, whose copies have all landed by then.
+    "a host write during a copy": ("copies on the compute stream", "written"),
 }
 """By mutant, of which programs no seed shows what the clocks find: their names have all of this."""
 
@@ -124,8 +127,25 @@ def outcomes(sim: SimDevice, case: engines.Case) -> set[str]:
     return found
 
 
+KEEPS_ANOTHER = "the write of another slot"
+
+
 def test_every_mutant_of_the_lowering_is_executed() -> None:
-    assert {*SHOWS} == {*MUTANTS}
+    """Here, or with a model."""
+    assert {*SHOWS, *RUN_WITH, KEEPS_ANOTHER} == {*MUTANTS}
+
+
+def test_the_write_of_another_slot_keeps_other_bytes(sim: SimDevice) -> None:
+    """No race: the host writes something else, whatever the timing."""
+    policy, ring = policies.named("chain"), Ring(4, 3)
+    whole = {case.name: case for case in engines.cases(SYSTEM, policy, ring)}
+    faulty = apply(MUTANTS[KEEPS_ANOTHER], SYSTEM)
+    case = next(one for one in engines.cases(faulty, policy, ring) if "written" in one.name)
+    expected = Expected(whole[case.name].listing)
+    for adversary in ADVERSARIES:
+        with sim.steps(0, adversary):
+            assert right(whole[case.name].listing, case.streams, expected)
+            assert not right(case.listing, case.streams, expected)
 
 
 @pytest.mark.parametrize("name", SHOWS)
