@@ -69,7 +69,9 @@ def offload(
     selection = select(model, layers)
     schedule = schedule_for(policy, Ring(len(selection.modules), slots))
     verify(schedule)
-    offloaded = Offloaded(selection, schedule, on_miss, True, streams_of(device))
+    program = lower(schedule)
+    _require_ordered(program, schedule.ring.modules)
+    offloaded = Offloaded(selection, schedule, program, on_miss, True, streams_of(device))
     if log.isEnabledFor(logging.INFO):
         log.info("%s", _choice(offloaded, policy))
     return offloaded
@@ -129,19 +131,17 @@ class Offloaded:
         self,
         selection: Selection,
         schedule: Schedule,
+        program: Program,
         on_miss: str,
         verified: bool,
         streams: Streams,
     ) -> None:
-        self.selection, self.schedule = selection, schedule
+        self.selection, self.schedule, self.program = selection, schedule, program
         self.on_miss, self.verified, self.streams = on_miss, verified, streams
         layouts = [
             lay_out(module, name, selection.stay)
             for module, name in zip(selection.modules, selection.names, strict=True)
         ]
-        self.program = lower(schedule)
-        if verified:
-            _require_ordered(self.program, schedule.ring.modules)
         self._came_from = {id(p): p.device for layout in layouts for p in layout.parameters}
         self._moved: list[tuple[dict[str, torch.Tensor], str, torch.device]] = []
         self._hooks: Hooks | None = None

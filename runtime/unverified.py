@@ -16,6 +16,7 @@ from runtime.hooks import OFF, RELOAD
 from runtime.offload import AnyPolicy, Offloaded, log, schedule_for
 from runtime.select import select
 from schedule.errors import OffloadError
+from schedule.program import lower
 from schedule.ring import Ring
 from schedule.verifier import check
 
@@ -47,4 +48,4 @@ def offload_without_proof(
         "on" if guard else "OFF",
     )
     mode = RELOAD if guard else OFF
-    return Offloaded(selection, schedule, mode, safe, streams_of(device))
+    return Offloaded(selection, schedule, lower(schedule), mode, safe, streams_of(device))

@@ -126,7 +126,9 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Iterator[Machine]:
 
 
 def accelerated(model: Stack, schedule: Schedule, on_miss: str = RAISE) -> Offloaded:
-    return Offloaded(select(model, None), schedule, on_miss, True, AcceleratorStreams(CPU))
+    return Offloaded(
+        select(model, None), schedule, lower(schedule), on_miss, True, AcceleratorStreams(CPU)
+    )
 
 
 def translated(operations: Any, offloaded: Offloaded, numbers: dict[object, int]) -> list[Note]:

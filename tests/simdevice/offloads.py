@@ -118,7 +118,8 @@ class Case:
         self.inputs = [x.to(device) for x in self._batches]
         self._expected: list[torch.Tensor] = []
         self.model = copy.deepcopy(self.plain)
-        with patch("runtime.offload.lower", functools.partial(lower, streams=STREAMS[streams])):
+        made = functools.partial(lower, streams=STREAMS[streams])
+        with patch("runtime.offload.lower", made), patch("runtime.unverified.lower", made):
             self.offloaded = offload(self.model, slots=slots, policy=policy, device=device)
         if warm:
             self.outputs()

@@ -209,7 +209,7 @@ def reads_the_old_weights(
 ) -> bool:
     """Whether the copy that was under way when the host wrote the block brought it as it was."""
     writing, plain = Stack(1, "writing"), Stack(1)
-    with sim.steps(seed, adversary), patch("runtime.offload.lower", lower):
+    with sim.steps(seed, adversary), patch("runtime.unverified.lower", lower):
         inputs = [x.to(DEVICE) for x in batches(2)]
         with without_guard(writing, slots=2, policy=AHEAD, device=DEVICE):
             given = [writing(x, [0]) for x in inputs]
