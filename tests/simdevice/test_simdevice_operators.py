@@ -40,7 +40,8 @@ KNOWN = {
     "jiterator_binary_return_by_ref": ELSEWHERE,
     "jiterator_2inputs_2outputs": ELSEWHERE,
 }
-"""Operators that can't be compared, or differ, and why. One that is equal must leave the list."""
+"""Operators that can't be compared, or differ, and why. One that is equal must leave the list,
+unless it is so by chance."""
 
 
 def seed(number: int) -> None:
@@ -130,7 +131,9 @@ def test_every_operator_gives_the_cpus_bits(sim: SimDevice) -> None:
                     wrong[name] = what
     unexpected = {name: what for name, what in wrong.items() if name not in KNOWN}
     assert not unexpected
-    assert {name for name in KNOWN if name in seen and name not in wrong} == set()
+    assert {name for name in KNOWN if name not in wrong} <= {
+        name for name, why in KNOWN.items() if why == UNINITIALISED
+    }
     assert set(KNOWN) <= seen
     assert len(seen) > 600
     counters = sim.counters()
