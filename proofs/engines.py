@@ -220,7 +220,7 @@ def together(system: System) -> str | None:
 
 def other_parts(system: System, schedule: Schedule) -> str | None:
     """What the program gives the runtime by boundary, against the listing that is looked at here,
-    and against the lowering of what is not in it: a reload, a slot given back, a write."""
+    and against the lowering of what is not in it: a reload, the wait to go on, a write."""
     modules = schedule.ring.modules
     for kind, streams in STREAMS.items():
         program = system.program.lower(schedule, streams)

@@ -82,7 +82,7 @@ PROGRAM_MUTANTS = (
         "interleavings: RAW, WAW, identity, joined, meaning; solver: RAW, WAW, joined, meaning)",
     ),
     Mutant(
-        "a slot given back without a wait",
+        "going on without a wait",
         "program",
         "BACK: [operations[:-1] for operations in self.begin],",
         "BACK: [() for operations in self.begin],",

@@ -19,7 +19,9 @@ from runtime.annotate import Spans
 from runtime.interpreter import Interpreter, Step
 from runtime.select import Selection
 from schedule.errors import ModuleNotResident, OffloadError
+from schedule.guard import arrives, goes_on
 from schedule.ring import EMPTY
+from schedule.table import AFTER, BEFORE
 
 RELOAD, RAISE, OFF = "reload", "raise", "off"
 
@@ -90,7 +92,7 @@ class Hooks:
         if not self._removed:
             self._mend(None)
             self.interpreter.issue(self.interpreter.passes[self._pass].leave)
-            self._give_back()
+            self._go_on()
 
     def _hook_modules(self) -> None:
         for index, module in enumerate(self.selection.modules):
@@ -116,10 +118,12 @@ class Hooks:
         self._arrived = index
         step = interpreter.passes[self._pass].steps[index]
         self._spans.arrive(index, len(self._running))
-        interpreter.issue(step.before)
-        if self.on_miss != OFF and not interpreter.holds(step):
-            self._miss(step)
-        interpreter.issue(step.begin)
+        interpreter.issue(step.halves[BEFORE])
+        resident = self._resident(step)
+        if not resident and self.on_miss == RAISE:
+            raise self._not_resident(step)
+        for half in arrives(resident):
+            interpreter.issue(step.halves[half])
         self._spans.begin(step.label, len(self._running))
         self._running.append(step)
         self.runs += 1
@@ -135,8 +139,8 @@ class Hooks:
         interpreter.unbind(ended)
         self._spans.end(len(self._running))
         self._mend(index)
-        interpreter.issue(ended.after)
-        self._give_back()
+        interpreter.issue(ended.halves[AFTER])
+        self._go_on()
         self._spans.depart(index, len(self._running))
         self._check_output(ended, output)
 
@@ -161,22 +165,25 @@ class Hooks:
                     f"when the view is read: return a copy, .clone(), or leave the module out"
                 )
 
-    def _miss(self, step: Step) -> None:
-        self.misses += 1
-        if self.on_miss == RAISE:
-            index, held = step.module, step.content.module
-            last = len(self.selection.modules) - 1
-            what = "nothing" if held == EMPTY else f"{self.selection.names[held]} (module {held})"
-            if held == index:
-                what = "an older version of its weights"
-            raise ModuleNotResident(
-                f"{self.selection.names[index]} (module {index}) arrived, but its slot {step.slot} "
-                f"holds {what}; modules must run in the order 0 .. {last}, "
-                f"and weights must not change between passes; on_miss='reload' allows both"
-            )
-        self.interpreter.issue(step.reload)
+    def _resident(self, step: Step) -> bool:
+        """Whether the guard finds the module in its slot, or is off; what it misses is counted."""
+        resident = self.on_miss == OFF or self.interpreter.holds(step)
+        self.misses += not resident
+        return resident
 
-    def _give_back(self) -> None:
+    def _not_resident(self, step: Step) -> ModuleNotResident:
+        index, held = step.module, self.interpreter.last[step.slot].module
+        last = len(self.selection.modules) - 1
+        what = "nothing" if held == EMPTY else f"{self.selection.names[held]} (module {held})"
+        if held == index:
+            what = "an older version of its weights"
+        return ModuleNotResident(
+            f"{self.selection.names[index]} (module {index}) arrived, but its slot {step.slot} "
+            f"holds {what}; modules must run in the order 0 .. {last}, "
+            f"and weights must not change between passes; on_miss='reload' allows both"
+        )
+
+    def _go_on(self) -> None:
         """A module ran inside others' runs; these go on reading their slots."""
         if not self._running:
             return
@@ -188,10 +195,8 @@ class Hooks:
                 continue
             modules.add(outer.module)
             slots.add(outer.slot)
-            if self.on_miss != OFF and not interpreter.holds(outer):
-                self.misses += 1
-                interpreter.issue(outer.reload)
-                interpreter.issue(outer.wait)
+            for half in goes_on(self._resident(outer)):
+                interpreter.issue(outer.halves[half])
             interpreter.arena.bind(outer.weights)
 
     def _mend(self, index: int | None) -> None:
@@ -210,7 +215,7 @@ class Hooks:
                 calls[module] -= 1
                 alive.append(run)
         for run in set(self._running):
-            # Those alive get their slots back when the inner run ends, if it does: until then
+            # Those alive go on with their slots when the inner run ends, if it does: until then
             # they show their host masters, since their slots may be refilled.
             self.interpreter.unbind(run)
         self._running = alive

@@ -6,26 +6,20 @@ actions. What belongs to which boundary, and in which order, was decided by the 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from runtime.annotate import span
 from runtime.arena import Arena, DeviceSet
 from runtime.device import Action, Streams
+from schedule.guard import Copied, is_resident
 from schedule.labels import label
 from schedule.operations import COMPUTE, Copy, Issued, Listing, Operation, Record, Run, Wait, Write
 from schedule.program import BACK, RELOAD, WRITE, Program
-from schedule.ring import EMPTY
 from schedule.table import AFTER, BEFORE, ENTER, LEAVE, PRELOAD, RUN, Moment, Schedule
 
 Bound = tuple[tuple[Issued, Action], ...]
-
-
-@dataclass(slots=True)
-class Content:
-    """What a slot holds: a module, and the version of the host master that was copied."""
-
-    module: int = EMPTY
-    version: int = -1
+HALVES = (BEFORE, RUN, AFTER, RELOAD, BACK, WRITE)
 
 
 @dataclass(slots=True)
@@ -42,11 +36,8 @@ class Step:
     """One step of the period, with its actions.
 
     position: in the period.                     module, slot: what runs, and from where.
-    label: the run's, for a profiler.
-    weights: its Parameters over that slot.      content: what the slot holds.
-    before, begin, after: its boundary's operations.
-    reload: the refill of the module outside the schedule.     wait: begin without its run.
-    write: the host's write of what the module wrote into its weights.
+    label: the run's, for a profiler.            weights: its Parameters over that slot.
+    halves: the operations of each half of its boundary, and of what is outside the schedule.
     """
 
     position: int
@@ -54,13 +45,7 @@ class Step:
     slot: int
     label: str
     weights: DeviceSet
-    content: Content
-    before: Bound
-    begin: Bound
-    after: Bound
-    reload: Bound
-    wait: Bound
-    write: Bound
+    halves: Mapping[str, Bound]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -79,7 +64,7 @@ class Interpreter:
         self, program: Program, schedule: Schedule, arena: Arena, streams: Streams
     ) -> None:
         self.arena, self.streams = arena, streams
-        self.content = [Content() for _ in arena.slots]
+        self.last = [Copied()] * len(arena.slots)
         self.counts = Counts()
         self.log: list[Issued] | None = None
         parts = program.parts()
@@ -95,23 +80,13 @@ class Interpreter:
         )
 
     def _step(self, parts: dict[str, tuple[Listing, ...]], run: Moment) -> Step:
-        bound = {
-            half: self._bind(parts[half][run.step])
-            for half in (BEFORE, RUN, AFTER, RELOAD, BACK, WRITE)
-        }
         return Step(
             position=run.step,
             module=run.module,
             slot=run.slot,
             label=label(Run(COMPUTE, run.slot, run.module)),
             weights=self.arena.sets[run.module, run.slot],
-            content=self.content[run.slot],
-            before=bound[BEFORE],
-            begin=bound[RUN],
-            after=bound[AFTER],
-            reload=bound[RELOAD],
-            wait=bound[BACK],
-            write=bound[WRITE],
+            halves={half: self._bind(parts[half][run.step]) for half in HALVES},
         )
 
     def issue(self, bound: Bound) -> None:
@@ -124,13 +99,12 @@ class Interpreter:
     def unbind(self, step: Step) -> None:
         """Show the host masters in the module, with what the module wrote into its weights."""
         if step.weights.was_written:
-            self.issue(step.write)
+            self.issue(step.halves[WRITE])
         self.arena.unbind(step.weights)
 
     def forget(self) -> None:
         """Take no slot's content for current: the next run of each module loads it again."""
-        for content in self.content:
-            content.version = -1
+        self.last = [Copied(last.module) for last in self.last]
 
     def drop(self) -> None:
         """Give up the actions, and with them the blocks and slots that they hold."""
@@ -138,8 +112,7 @@ class Interpreter:
 
     def holds(self, step: Step) -> bool:
         """Whether the module is resident: its slot holds it, as its host master is now."""
-        content, module = step.content, step.module
-        return content.module == module and content.version == self.arena.version(module)
+        return is_resident(self.last[step.slot], step.module, self.arena.version(step.module))
 
     def _bind(self, listing: Listing) -> Bound:
         return tuple((issued, self._action(issued.operation)) for issued in listing)
@@ -161,16 +134,16 @@ class Interpreter:
         size = self.arena.layouts[module].size
         block, target = self.arena.blocks[module], self.arena.slots[slot][:size]
         copy = self.streams.copy(stream, target, block)
-        content, counts, arena = self.content[slot], self.counts, self.arena
+        counts, arena = self.counts, self.arena
         name = label(Copy(stream, slot, module))
 
         def action() -> None:
             version = arena.version(module)
-            counts.redundant += content.module == module and content.version == version
-            content.module = EMPTY  # until the copy is issued the slot holds nothing whole
+            counts.redundant += is_resident(self.last[slot], module, version)
+            self.last[slot] = Copied()  # until the copy is issued the slot holds nothing whole
             with span(name):
                 copy()
-            content.module, content.version = module, version
+            self.last[slot] = Copied(module, version)
             counts.copies += 1
             counts.bytes_copied += size
 

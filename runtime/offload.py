@@ -210,7 +210,7 @@ class Offloaded:
         ``save(path)`` writes them to a file that ``python -m schedule audit`` checks."""
         interpreter, hooks = self._interpreter, self._hooks
         assert hooks is not None, "a wrapped model has hooks"
-        holds = tuple(content.module for content in interpreter.content)
+        holds = tuple(last.module for last in interpreter.last)
         device, running = str(self.streams.device), hooks.running
         trace = Trace(device, self.schedule, holds, running, self.program.streams)
         outer, interpreter.log = interpreter.log, trace.issued

@@ -4,10 +4,10 @@ Modules may arrive in any order, passes may be cut short, and modules may run in
 What each boundary issues is fixed, though; and so is what may follow what:
 
 - a module's refills before it come right before its run, but for its reload;
-- a reload is followed by the run that missed, or by the wait of a module that gets its slot back
+- a reload is followed by the run that missed, or by the wait of a module that goes on
   (a run that was refused just then, because its parameters were replaced, does not fit);
-- a boundary after a module is only for one that runs; and after it each module whose slot was
-  taken meanwhile gets it back at once, or is not running any more: its pass was abandoned;
+- a boundary after a module is only for one that runs; and after it each module inside whose run it
+  ran goes on: it waits for its slot's copy again, or is not running any more: it was abandoned;
 - what a module wrote is kept only if the module may be running.
 """
 
@@ -52,10 +52,12 @@ class _Follower:
     """Follows a trace boundary by boundary.
 
     arrived:  the step whose refills before it came last, until it runs.
-    reloaded: the step whose reload came last, until it runs or gets its slot back.
+    reloaded: the step whose reload came last, until it runs or goes on.
     running:  the steps that began and have a boundary after them, the innermost last.
     silent:   those that began and have none: they may be running since.
-    owed:     the steps whose slot was taken by what ended last.
+    may:      the steps that may go on now, since what ran inside their runs may just have ended;
+              as long as there are silent ones, all may.
+    owed:     those of them that must, or were abandoned.
     begun, ended: how many steps with a boundary after them began, and came to it.
     """
 
@@ -70,6 +72,7 @@ class _Follower:
         self.holds = list(trace.holds)
         self.running: list[int] = []
         self.silent: set[int] = set()
+        self.may: set[int] = set()
         self.owed: set[int] = set()
         self.begun = self.ended = 0
         self.arrived: int | None = None
@@ -81,7 +84,7 @@ class _Follower:
         issued, at = self.trace.issued, 0
         while at < len(issued):
             boundary = issued[at].boundary
-            self.forget_unless_given_back(boundary)
+            self.forget_unless_it_goes_on(boundary)
             wrong = self.refuse(boundary, at)
             if wrong:
                 return Misfit(at, PROGRAM, *wrong)
@@ -114,8 +117,8 @@ class _Follower:
             return "the refills before it are missing", self.first(Boundary(BEFORE, step))
         if half == AFTER and step not in self.running:
             return f"{self.name(step)} is not running", "a boundary of a module that runs"
-        if half == BACK and self.reloaded != step:
-            return "no reload came before it", self.first(Boundary(RELOAD, step))
+        if half == BACK and step not in self.may and not self.silent:
+            return f"nothing ran inside the run of {self.name(step)}", "another boundary"
         if half in (BACK, WRITE) and not began:
             return f"{self.name(step)} is not running", self.first(Boundary(RUN, step))
         return None
@@ -124,12 +127,8 @@ class _Follower:
         last = self.parts.get(Boundary(BACK, step)) or self.parts[Boundary(RUN, step)]
         return f"{self.name(step)} was reloaded, but then does not run", self.shown(last[0], False)
 
-    def forget_unless_given_back(self, boundary: Boundary) -> None:
-        """What lost its slot and does not get it back now was abandoned."""
-        if boundary.half in (RELOAD, BACK) and boundary.step in self.owed:
-            if boundary.half == BACK:
-                self.owed.discard(boundary.step)
-            return
+    def forget_unless_it_goes_on(self, boundary: Boundary) -> None:
+        """What does not go on now was abandoned."""
         if boundary.half not in (RELOAD, BACK):
             self.running = [step for step in self.running if step not in self.owed]
             self.silent -= self.owed
@@ -145,7 +144,11 @@ class _Follower:
             self.arrived = step
         elif half != RELOAD:
             self.arrived = None
-        if half == RUN:
+        if half == BACK or (half == RELOAD and not self.has(BACK, step)):
+            self.may.discard(step)
+            self.owed.discard(step)
+        elif half == RUN:
+            self.may = {*self.running, *self.silent}
             self.begin(step)
         elif half == AFTER:
             self.ended += 1
@@ -163,8 +166,10 @@ class _Follower:
             self.silent.add(step)
 
     def owe(self) -> None:
-        """Who must get its slot back, if it is still running."""
-        self.owed = {step for step in self.innermost() if self.taken(step)}
+        """Who goes on, if it is still running. Where there is nothing to wait for, only what lost
+        its slot has anything to issue."""
+        self.may = {*self.running, *self.silent}
+        self.owed = {step for step in self.innermost() if self.has(BACK, step) or self.taken(step)}
 
     def taken(self, step: int) -> bool:
         """Whether the step's slot holds another module by now."""

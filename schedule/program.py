@@ -35,8 +35,8 @@ CAPTURE, REPLAY = "capture", "replay"
 """Halves of a captured program, beside those of a schedule."""
 
 RELOAD, BACK, WRITE = "reload", "back", "write"
-"""Halves of what the runtime adds: the refill of a module that is missed; the wait of a module
-that gets its slot back, because others ran inside its run; the host's write of a module's block."""
+"""Halves of what the runtime adds: the refill of a module that is missed; the wait of one that goes
+on to read its slot, after others ran inside its run; the host's write of a module's block."""
 
 
 @dataclass(frozen=True, slots=True)

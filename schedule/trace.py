@@ -154,7 +154,7 @@ def place(boundary: Boundary, schedule: Schedule) -> str:
         AFTER: f"after module {module}",
         LEAVE: "on leave",
         RELOAD: f"reload of module {module}",
-        BACK: f"module {module} gets its slot back",
+        BACK: f"module {module} goes on",
         WRITE: f"what module {module} wrote is kept",
     }.get(boundary.half, f"{boundary.half} {boundary.step}")
     of_several = schedule.period > 1 and boundary.half not in (PRELOAD, WRITE)

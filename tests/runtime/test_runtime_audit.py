@@ -335,7 +335,7 @@ def test_with_the_guard_its_runs_are_right_but_it_overwrites_what_is_needed() ->
 
 
 def test_a_reload_that_never_comes_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Hooks, "_miss", lambda *_: None)
+    monkeypatch.setattr("runtime.hooks.arrives", lambda _: ("run",))
     model = plain_stack(3)
     with runtime.offload(model, slots=1, policy="chain") as offloaded, offloaded.trace() as trace:
         run(model, 2)
@@ -348,7 +348,7 @@ def test_a_reload_that_never_comes_is_seen(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_a_slot_that_is_not_given_back_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Hooks, "_give_back", lambda *_: None)
+    monkeypatch.setattr(Hooks, "_go_on", lambda *_: None)
     model = hosts(3)
     model.layers[0].inner = (model.layers[1],)
     with runtime.offload(model, slots=1, policy="chain") as offloaded, offloaded.trace() as trace:

@@ -394,6 +394,8 @@ def test_a_refill_outside_of_the_schedule_is_bound_for_every_module(machine: Mac
         (only,) = interpreter.passes
         for module, step in enumerate(only.steps):
             slot = offloaded.schedule.slot_of[module]
-            (copy,) = [one.operation for one, _ in step.reload if isinstance(one.operation, Copy)]
+            (copy,) = [
+                one.operation for one, _ in step.halves["reload"] if isinstance(one.operation, Copy)
+            ]
             assert (copy.slot, copy.module) == Refill(slot, module)
     assert machine.events

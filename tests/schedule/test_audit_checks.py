@@ -195,13 +195,14 @@ def parts(*names: str) -> Trace:
 
 RIGHT = [
     "enter 0, run 0, after 0, before 1, run 1, leave 1",
-    "run 0, after 0, run 0, run 0, after 0, after 0",  # twice; itself inside itself
+    "run 0, after 0, run 0, run 0, after 0, back 0, after 0",  # twice; itself inside itself
     "run 0, before 1, run 1, after 0",
     "run 0, run 0, after 0",  # abandoned
     "before 1, before 1, run 1, run 0, after 0",  # refused after its refill
     "before 1, reload 1, run 1",
     "reload 0, run 0",
-    "run 0, reload 0, back 0, after 0",
+    "run 0, before 1, run 1, reload 0, back 0, after 0",
+    "run 0, before 1, run 1, back 0, back 0, after 0",  # one inside one inside it, unseen
     "before 1, run 1, before 1, run 1, write 1, write 1",
     "run 0, write 0, after 0",
     "enter 0, enter 0, leave 1, leave 1, enter 0",  # another pass within, or abandoned
@@ -227,9 +228,12 @@ WRONG = {
     "reload 0, reload 0, run 0": "module 0 was reloaded, but then does not run",
     "reload 1, run 0": "module 1 was reloaded, but then does not run",
     "run 0, reload 0, write 0": "module 0 was reloaded, but then does not run",
-    "back 0": "no reload came before it",
-    "reload 0, back 0": "module 0 is not running",
-    "run 0, reload 0, back 0, back 0": "no reload came before it",
+    "back 0": "nothing ran inside the run of module 0",
+    "reload 0, back 0": "nothing ran inside the run of module 0",
+    "run 0, back 0": "nothing ran inside the run of module 0",
+    "run 0, run 0, after 0, back 0, back 0": "nothing ran inside the run of module 0",
+    "run 0, run 0, after 0, after 0": "module 0 is not running",
+    "before 1, run 1, back 0": "module 0 is not running",
     "write 0": "module 0 is not running",
     "run 0, write 1": "module 1 is not running",
     "run 0, after 0, write 0": "module 0 is not running",

@@ -105,7 +105,7 @@ def test_places_in_words() -> None:
         "module 1 begins",
         "after module 1",
         "reload of module 1",
-        "module 1 gets its slot back",
+        "module 1 goes on",
     ]
     assert place(Boundary("before", 3), everywhere()) == "pass 1 of the period, before module 1"
     assert place(Boundary("preload", 0), everywhere()) == "preload"

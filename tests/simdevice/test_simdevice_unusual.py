@@ -6,6 +6,7 @@ from __future__ import annotations
 import pytest
 
 from proofs.engines import STREAMS
+from schedule.audit import audit
 from tests.simdevice.device import ADVERSARIES, SimDevice
 from tests.simdevice.offloads import MORE, SAFE, Case
 
@@ -46,6 +47,23 @@ def test_what_is_missed_is_reloaded_and_right(
     with case.offloaded as offloaded:
         all_right(sim, case)
         assert (offloaded.report().misses > 0) == (policy in MISSED[kind])
+
+
+@pytest.mark.parametrize(
+    ("policy", "modules", "slots"), [*CASES, ("chain", 2, 1), ("chain", 3, 2), ("balanced", 5, 3)]
+)
+def test_a_module_inside_whose_run_another_ran_waits_before_it_goes_on(
+    sim: SimDevice, policy: str, modules: int, slots: int
+) -> None:
+    """Its slot was lost and loaded again, by the guard or by the schedule; or just left alone."""
+    case = Case(policy, modules, slots, "nested")
+    with case.offloaded as offloaded:
+        all_right(sim, case)
+        with offloaded.trace() as trace:
+            case.outputs()
+    assert audit(trace).fits
+    waits = [one for one in trace.issued if one.boundary.half == "back"]
+    assert len(waits) == case.passes
 
 
 def test_what_a_module_writes_is_in_the_host_masters(sim: SimDevice) -> None:
