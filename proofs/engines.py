@@ -85,14 +85,23 @@ def _issued(operations: Operations, half: str, step: int) -> Listing:
 
 
 def _written(system: System, listing: Listing, ring: Ring, streams: Streams) -> Listing:
-    """At the end the module of the last copy is brought into another slot too, and the host keeps
-    what is in the first one: then both copies read the block that the host writes."""
+    """At the end the module of the last copy is brought into another slot too, and runs; the host
+    keeps what it wrote into the first slot, whose copy is old then, and it runs once more. So both
+    copies read the block that the host writes."""
     copy = [one.operation for one in listing if isinstance(one.operation, Copy)][-1]
     held = Refill(copy.slot, copy.module)
     other = Refill((copy.slot - 1) % ring.slots, copy.module)
     again = system.program.lower_refills([other] if other != held else [], streams)
     kept = system.program.lower_write(held, streams)
-    return (*listing, *_issued(again, RELOAD, 0), *_issued(kept, WRITE, 0))
+    run = system.program.lower_run(held.slot, held.module, streams)
+    once_more = (*system.program.lower_refills([held], streams), *run)
+    return (
+        *listing,
+        *_issued(again, RELOAD, 0),
+        *_issued(run, RUN, 0),
+        *_issued(kept, WRITE, 0),
+        *_issued(once_more, RELOAD, 1),
+    )
 
 
 def _skipped(system: System, schedule: Schedule, streams: Streams) -> Listing:

@@ -53,6 +53,14 @@ def _another_kept(listing: Listing) -> Listing:
     )
 
 
+def _not_loaded_anew(listing: Listing) -> Listing:
+    """What comes after the host wrote a block is not copied."""
+    writes = [at for at, one in enumerate(listing) if isinstance(one.operation, Write)]
+    first = min(writes, default=len(listing))
+    kept = without(lambda one: isinstance(one, Copy))(listing[first:])
+    return (*listing[:first], *kept)
+
+
 def _host_waits(listing: Listing) -> Listing:
     """The host waits in the stream's place: slow, and as safe."""
     return tuple(
@@ -74,5 +82,6 @@ FAULTY: dict[str, Callable[[Listing], Listing]] = {
     "pageable": _pageable,
     "host waits": _host_waits,
     "another kept": _another_kept,
+    "not loaded anew": _not_loaded_anew,
     "no wait of the host": without(lambda one: isinstance(one, Wait) and one.stream == HOST),
 }

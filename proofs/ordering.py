@@ -91,6 +91,13 @@ class Ignored:
         return self
 
 
+class Zero(Ignored):
+    """A table of numbers that are not looked at here."""
+
+    def __getitem__(self, key: Any) -> Any:
+        return 0
+
+
 @dataclass(frozen=True, slots=True)
 class Stands:
     """What the events of slots stand for, by the slot's number."""
@@ -151,6 +158,8 @@ def any_state(run: Run, system: System, streams: AnyStreams, block: bool = False
         copied=nothing if block else OneClock(s, clock("copied", streams.copies)),
         read=nothing if block else OneClock(s, clock("read", (COMPUTE,))),
         content=OneSlot(run, s, run.integer("content")),
+        version=Zero(),  # of a block's versions nothing here depends: that is identity
+        written=Zero(),
         reading=OneClock(b, clock("reading", (streams.stream,))) if block else nothing,
     )
     run.assume(invariant(run, streams, state))
@@ -251,6 +260,7 @@ def base(system: System) -> Any:
         keys = [*range(8), COMPUTE, COPY, HOST, Event("ran"), Event("landed", 0)]
         clocks = (state.clock, state.record, state.copied, state.read, state.reading)
         empty = all(table[key] == NOTHING for table in clocks for key in keys)
+        empty = empty and all(state.version[key] == state.written[key] == 0 for key in keys)
         modules = (state.content, state.stands)
         return both(run, empty, all(table[key] == EMPTY for table in modules for key in keys))
 

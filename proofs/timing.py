@@ -124,10 +124,15 @@ class _Timing:
             yield from self.overlapping(WAW, number, numbers)
 
     def reads(self, number: int, slot: int, module: int) -> Iterator[Fault]:
-        """A run, or a write of the host, reads the module's weights in the slot."""
+        """A run, or a write of the host, reads the module's weights in the slot: what the last
+        copy brought, and what the runs since wrote into it. It is old if the block was written
+        after that copy."""
         copies = [(n, one) for n, one in self.before(number, Copy) if one.slot == slot]
-        yield from self.overlapping(RAW, number, [n for n, _ in copies])
-        if not copies or copies[-1][1].module != module:
+        runs = [n for n, one in self.before(number, Run) if one.slot == slot]
+        # A stream that both copied and ran is one that must be waited for, once.
+        yield from self.overlapping(RAW, number, sorted([*(n for n, _ in copies), *runs]))
+        writes = [n for n, one in self.before(number, Write) if one.module == module]
+        if not copies or copies[-1][1].module != module or copies[-1][0] < max(writes, default=-1):
             yield Fault(IDENTITY, number)
 
     def means_another(self, number: int, wait: Wait) -> bool:

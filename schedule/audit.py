@@ -29,6 +29,9 @@ from schedule.tasks import Fault
 from schedule.trace import REFILLS, Trace, line_of, operation_json, place, tables_json
 from schedule.verifier import Findings, check
 
+OLD = -2
+"""What a slot holds of module m that was copied before the host wrote its block: OLD - m."""
+
 COUNTS = ("operations", "copies", "runs", "abandoned", "passes", "misses")
 
 
@@ -162,6 +165,14 @@ def _content(trace: Trace) -> Iterator[Misfit]:
                     yield _objection(at, issued, after, state)
                 after = machine.effect(state, event)
             state = after
+        if isinstance(issued.operation, Write):
+            state = _written(state, issued.operation.module)
+
+
+def _written(state: machine.State, module: int) -> machine.State:
+    """What was copied of a module before the host wrote its block is old."""
+    holds = [OLD - held if held == module else held for held in state.holds]
+    return replace(state, holds=Slots(holds))
 
 
 def _regular(trace: Trace) -> bool:
@@ -215,6 +226,8 @@ def _reads_on(issued: Issued, trace: Trace) -> Run:
 def _objection(at: int, issued: Issued, found: machine.Objection, state: machine.State) -> Misfit:
     held = state.holds[found.slot]
     what = "nothing" if held == EMPTY else f"module {held}"
+    if held <= OLD:
+        what = f"module {OLD - held} as it was before the host wrote its block"
     if found.property == OWNERSHIP:
         why = f"slot {found.slot} holds {what}, which its next run reads"
         return Misfit(at, found.property, why, f"no copy into slot {found.slot} but of {what}")

@@ -11,7 +11,7 @@ shortest one.
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -32,6 +32,10 @@ from schedule.operations import (
 from schedule.properties import BLOCK, IDENTITY, JOINED, MEANING, RAW, WAR, WAW
 from schedule.ring import EMPTY
 from schedule.tasks import Fault, Idle, Join, Tasks, write_out
+
+HAZARDS = {(True, False): RAW, (False, True): WAR, (True, True): WAW, (False, False): RAW}
+"""By whether the first and the second of two accesses to one slot are copies. A run may write into
+the weights that it reads, and so a second run at that time reads what is being written."""
 
 LIMIT = 200_000
 """States; a program with more is explored to this bound only."""
@@ -92,6 +96,7 @@ class _Explorer:
         self.queues = list(queues.values())
         self.place = {n: (s, i) for s, queue in enumerate(self.queues) for i, n in enumerate(queue)}
         self.record = dict(self._latest_records())
+        self.content = list(self._contents())
         self.faults: set[Fault] = set()
         self.new: list[str] = []
 
@@ -103,6 +108,18 @@ class _Explorer:
                 latest[operation.event] = number
             elif isinstance(operation, Wait) and operation.event in latest:
                 yield number, latest[operation.event]
+
+    def _contents(self) -> Iterator[int]:
+        """For each task, a number for the module and the version of its block that it is about:
+        how often the host has written it until the call."""
+        written: Counter[int] = Counter()
+        numbers: dict[tuple[int, int], int] = {}
+        for operation in self.operations:
+            module = getattr(operation, "module", None)
+            version = (EMPTY, 0) if module is None else (module, written[module])
+            yield numbers.setdefault(version, len(numbers))
+            if isinstance(operation, Write):
+                written[operation.module] += 1
 
     def explore(self, limit: int) -> Explored:
         streams = len(self.queues)
@@ -209,49 +226,46 @@ class _Explorer:
             self.faults.add(found)
             self.new.append(name)
 
-    def under_way(self, position: Position) -> Iterator[int]:
-        """The tasks that have begun and are not done."""
+    def accesses(self, position: Position) -> Iterator[tuple[int, Copy | Run]]:
+        """The copies and runs that have begun and are not done."""
         for stream, begun in enumerate(position.begun):
             if begun:
-                yield self.queues[stream][position.done[stream]]
+                number = self.queues[stream][position.done[stream]]
+                operation = self.operations[number]
+                assert isinstance(operation, Copy | Run), "what begins"
+                yield number, operation
 
     def begin(self, position: Position, number: int, operation: Copy | Run) -> machine.State:
         """The device after the copy or run began; what the machine says against it."""
         event: machine.Event
         if isinstance(operation, Copy):
-            event = machine.CopyBegins(self.slot[operation.slot], operation.module)
+            event = machine.CopyBegins(self.slot[operation.slot], self.content[number])
         else:
-            event = machine.ModuleBegins(self.slot[operation.slot], operation.module)
-        after = machine.transition(position.device, event, _no_next_user)
-        if not isinstance(after, machine.Objection):
-            return after
-        if after.property == IDENTITY:
+            event = machine.ModuleBegins(self.slot[operation.slot], self.content[number])
+        objection = machine.objection(position.device, event, _no_next_user)
+        if objection is not None and objection.property == IDENTITY:
             self.fault(IDENTITY, number)
-        for other in self.under_way(position):
-            theirs = self.operations[other]
-            if isinstance(theirs, Copy | Run) and theirs.slot == operation.slot:
-                first, second = (
-                    self.operations[min(number, other)],
-                    self.operations[max(number, other)],
-                )
-                kinds = isinstance(first, Copy), isinstance(second, Copy)
-                name = {(True, False): RAW, (False, True): WAR, (True, True): WAW}[kinds]
-                self.fault(name, number, other)
+        others = list(self.accesses(position))
+        runs = [one for _, one in (*others, (number, operation)) if isinstance(one, Run)]
+        if objection is not None or len(runs) > 1:  # the machine knows of one run at a time
+            for other, theirs in others:
+                if theirs.slot == operation.slot:
+                    pair = (theirs, operation) if other < number else (operation, theirs)
+                    first, second = (isinstance(one, Copy) for one in pair)
+                    self.fault(HAZARDS[first, second], number, other)
         return machine.effect(position.device, event)
 
     def write(self, position: Position, number: int, operation: Write) -> None:
         """The host writes a block: no copy may be reading it. If what it writes is in a slot, it
         reads that as a run would."""
-        for other in self.under_way(position):
-            theirs = self.operations[other]
-            if not isinstance(theirs, Copy):
-                continue
-            if theirs.module == operation.module and not theirs.pageable:
+        for other, theirs in self.accesses(position):
+            copies = isinstance(theirs, Copy) and not theirs.pageable
+            if copies and theirs.module == operation.module:
                 self.fault(BLOCK, number, other)
             if theirs.slot == operation.slot:
                 self.fault(RAW, number, other)
         if operation.slot is not None:
-            reads = machine.ModuleBegins(self.slot[operation.slot], operation.module)
+            reads = machine.ModuleBegins(self.slot[operation.slot], self.content[number])
             refused = machine.objection(position.device, reads, _no_next_user)
             if refused is not None and refused.property == IDENTITY:
                 self.fault(IDENTITY, number)

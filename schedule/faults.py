@@ -62,9 +62,12 @@ def explain(ordering: Ordering, fault: Fault, modules: int) -> str:
     if fault.why:
         return f"{fault.property}: {here}: {fault.why}"
     if fault.property == IDENTITY:
-        run = ordering.tasks[fault.later].operation
-        assert isinstance(run, Run), "identity is a run's"
-        return f"{IDENTITY}: {here}: {_latest(ordering, fault, run.slot)}"
+        reads = ordering.tasks[fault.later].operation
+        assert isinstance(reads, Run | Write), "identity is of what reads a slot"
+        copies = _copies(ordering, fault.later, reads.slot)
+        old = bool(copies) and copies[-1].module == reads.module
+        since = ", as it was before the host wrote its block" if old else ""
+        return f"{IDENTITY}: {here}: {_latest(ordering, fault, reads.slot)}{since}"
     if fault.property == MEANING:
         return f"{MEANING}: {here}: {_meant(ordering, fault)}"
     if fault.earlier is None:

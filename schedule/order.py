@@ -67,6 +67,8 @@ class State(NamedTuple):
     stands:  by event of a slot, the module of the slot's latest copy when it was recorded.
     copied, read: by slot, the latest tick of each stream that copied into it or ran from it.
     content: by slot, the module of the latest copy.
+    version: by slot, how often its block had been written when that copy was issued.
+    written: by module, how often the host has written its block.
     reading: by module, the latest tick of each stream that copied its host block.
     """
 
@@ -76,6 +78,8 @@ class State(NamedTuple):
     copied: Table
     read: Table
     content: Table
+    version: Table
+    written: Table
     reading: Table
 
 
@@ -90,7 +94,8 @@ class Conflict(NamedTuple):
 def start() -> State:
     """Nothing was issued."""
     clock, record, copied, read, reading = (Ledger(NOTHING) for _ in range(5))
-    return State(clock, record, Ledger(EMPTY), copied, read, Ledger(EMPTY), reading)
+    stands, content, version, written = Ledger(EMPTY), Ledger(EMPTY), Ledger(0), Ledger(0)
+    return State(clock, record, stands, copied, read, content, version, written, reading)
 
 
 def somewhere(holds: Sequence[int], modules: int, streams: Streams = ONE_COPY_STREAM) -> State:
@@ -167,12 +172,11 @@ def advance(state: State, operation: TaskOperation) -> tuple[State, list[Conflic
                 clock=state.clock.put(stream, {**clock, stream: tick}),
                 copied=copied,
                 content=state.content.put(slot, module),
+                version=state.version.put(slot, state.written[module]),
                 reading=reading,
             ), found
         case Run(_, slot, module):
-            found = uncovered(RAW, clock, state.copied[slot])
-            if state.content[slot] != module:
-                found.append(Conflict(IDENTITY))
+            found = reads(state, slot, module, clock)
             tick = tick_of(clock, stream) + 1
             read = state.read.put(slot, {**state.read[slot], stream: tick})
             ticked = state.clock.put(stream, {**clock, stream: tick})
@@ -188,17 +192,26 @@ def advance(state: State, operation: TaskOperation) -> tuple[State, list[Conflic
             return state._replace(clock=state.clock.put(stream, clock)), found
         case Write(module, slot):
             found = uncovered(BLOCK, clock, state.reading[module])
-            if slot is not None:  # the host reads it, as a run would
-                found += uncovered(RAW, clock, state.copied[slot])
-                if state.content[slot] != module:
-                    found.append(Conflict(IDENTITY))
-            return state, found
+            if slot is not None:
+                found += reads(state, slot, module, clock)
+            written = state.written.put(module, state.written[module] + 1)
+            return state._replace(written=written), found
         case Idle():
             ticked = state.clock.put(stream, {**clock, stream: tick_of(clock, stream) + 1})
             return state._replace(clock=ticked), []
         case Join(_, streams):
             work = {other: tick_of(state.clock[other], other) for other in streams}
             return state, uncovered(JOINED, clock, {s: tick for s, tick in work.items() if tick})
+
+
+def reads(state: State, slot: int, module: int, clock: Clock) -> list[Conflict]:
+    """A run, or the host that keeps what one wrote, reads the module's weights in the slot. They
+    come from the latest copy, and from the runs before, which may have written into them; and
+    what was copied before the host wrote the block is old."""
+    found = uncovered(RAW, clock, later(state.copied[slot], state.read[slot]))
+    if state.content[slot] != module or state.version[slot] != state.written[module]:
+        found.append(Conflict(IDENTITY))
+    return found
 
 
 def means(state: State, event: Event, module: int, clock: Clock) -> list[Conflict]:

@@ -183,18 +183,21 @@ def lower_refill(refill: Refill, streams: Streams = ONE_COPY_STREAM) -> Operatio
 
 def lower_write(held: Refill, streams: Streams = ONE_COPY_STREAM) -> Operations:
     """The host keeps what a module wrote into its weights in the slot: it writes them into the
-    module's host block."""
+    module's host block. The host runs ahead, so it waits itself."""
     slot, module = held
     stream = streams.of(module)
     drained = Event("drained", streams.copies.index(stream))
-    # RAW: the host reads the slot, so its last copy must have landed, and be the module's.
+    # RAW: the host reads the slot, so its last copy must have landed, and be the module's; and
+    # the run that wrote into it must have ended.
     landing = () if streams.shared else (Wait(HOST, landed(slot), module),)
+    running = () if stream == COMPUTE else (Record(COMPUTE, RAN), Wait(HOST, RAN))
     return (
-        # Block: a copy that was issued may still be reading the block, or not even have begun.
-        # The host runs ahead, so it waits itself, until that copy stream is drained.
+        # Block: a copy that was issued may still be reading the block, or not even have begun:
+        # that copy stream must be drained.
         Record(stream, drained),
         Wait(HOST, drained),
         *landing,
+        *running,
         Write(module, slot),
     )
 

@@ -77,8 +77,8 @@ MORE = {
     "clocks blind to what a wait means": (
         "nothing more, interleavings meaning at task 10, meaning at task 4"
     ),
-    "clocks blind to host writes": "nothing more, interleavings block at task 17",
-    "a pageable block is read later": "block at task 17 more, interleavings nothing",
+    "clocks blind to host writes": "nothing more, interleavings block at task 20",
+    "a pageable block is read later": "block at task 20 more, interleavings nothing",
     "what the host waited for is forgotten": (
         "RAW at task 11, RAW at task 5, WAR at task 14, WAR at task 8 more, interleavings nothing"
     ),
@@ -116,8 +116,9 @@ def test_a_clock_blind_to_identity_disagrees_on_the_old_rule() -> None:
 
 def test_a_clock_that_is_wrong_by_itself_is_in_the_wrong() -> None:
     """Made up here: it sees a RAW hazard wherever something was copied."""
-    before = "found = uncovered(RAW, clock, state.copied[slot])"
-    nervous = Mutant("nervous", "order", before, before.replace("clock,", "NOTHING,"), 11, None, "")
+    before = "uncovered(RAW, clock, later(state.copied[slot]"
+    after = before.replace("clock,", "NOTHING,")
+    nervous = Mutant("nervous", "order", before, after, 11, None, "")
     found = verdict(11, apply(nervous, SYSTEM))
     assert found == (
         Verdict.DISAGREE,
@@ -261,7 +262,7 @@ def test_what_a_fault_leaves_of_a_listing(name: str) -> None:
 
 
 def test_faults_that_change_operations() -> None:
-    assert set(FAULTY) == {*LEFT, "pageable", "host waits", "another kept"}
+    assert set(FAULTY) == {*LEFT, "pageable", "host waits", "another kept", "not loaded anew"}
     whole = listing(*FENCED)
     pageable = [one.operation for one in FAULTY["pageable"](whole)]
     assert pageable == [*FENCED[:2], Copy(COPY, 0, 0, True), *FENCED[3:7], FENCED[8]]
@@ -270,6 +271,10 @@ def test_faults_that_change_operations() -> None:
     assert FAULTY["another kept"](whole) == whole
     (kept,) = FAULTY["another kept"](listing(Write(2, 0)))
     assert kept.operation == Write(3, 0)
+    once_more = (*FENCED[:4], Write(0, 0), *FENCED)
+    anew = [one.operation for one in FAULTY["not loaded anew"](listing(*once_more))]
+    assert anew == [*FENCED[:4], Write(0, 0), *FENCED[:2], *FENCED[3:]]
+    assert FAULTY["not loaded anew"](whole) == whole
 
 
 # ---- claim 9

@@ -244,12 +244,15 @@ def test_what_a_module_wrote_is_kept_when_no_copy_can_read_its_block_any_more(
         at = machine.told.index(("write", 1))
         drained, copied = numbers[DRAINED], numbers[landed(1)]
         fence = [("record", COPY, drained), ("wait", HOST, drained), ("wait", HOST, copied)]
-        assert machine.told[at - 3 : at] == fence
-        assert [note for note in machine.told if note[1] == HOST] == fence[1:]
+        fence += [("record", COMPUTE, numbers[RAN]), ("wait", HOST, numbers[RAN])]
+        assert machine.told[at - 5 : at] == fence
+        assert [note for note in machine.told if note[1] == HOST] == [*fence[1:3], fence[4]]
         assert [one.operation for one in trace.issued if one.boundary == Boundary("write", 1)] == [
             Record(COPY, DRAINED),
             Wait(HOST, DRAINED),
             Wait(HOST, landed(1), 1),
+            Record(COMPUTE, RAN),
+            Wait(HOST, RAN),
             Write(1, 1),
         ]
         assert audit(trace).fits

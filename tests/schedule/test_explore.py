@@ -161,11 +161,11 @@ def test_a_chain_without_its_fork() -> None:
 
 
 def test_the_machine_says_what_is_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
-    def lenient(state: Any, event: Any, _: Any) -> Any:
-        return machine.effect(state, event)
+    def lenient(*_: Any) -> None:
+        return None
 
     assert explore(listing(COPIED, RUNS)).faults == {Fault(RAW, 1, 0), Fault(IDENTITY, 1)}
-    monkeypatch.setattr(machine, "transition", lenient)
+    monkeypatch.setattr(machine, "objection", lenient)
     assert explore(listing(COPIED, RUNS)).faults == frozenset()
 
 

@@ -224,7 +224,8 @@ def test_a_graph_of_a_copy_stream() -> None:
     body = Copy(COPY, 0, 0), *fork, Run(COMPUTE, 0, 0), *back
     whole = Capture(COPY, "g"), *body, EndCapture(COPY, "g"), Replay(COPY, "g")
     assert faults(*whole) == []
-    assert faults(*whole, Run(COMPUTE, 0, 0)) == [(RAW, 9, 1)]
+    # Of the replay's copy, and of its run, which may write into the weights.
+    assert faults(*whole, Run(COMPUTE, 0, 0)) == [(RAW, 9, 1), (RAW, 9, 4)]
 
 
 # ---- the lowering

@@ -135,10 +135,12 @@ def test_a_write_waits_for_the_stream_of_its_module(
 ) -> None:
     drained = Event("drained", number)
     landing = () if streams.shared else (Wait(HOST, landed(1), module),)
+    running = () if stream == COMPUTE else (Record(COMPUTE, RAN), Wait(HOST, RAN))
     assert lower_write(Refill(1, module), streams) == (
         Record(stream, drained),
         Wait(HOST, drained),
         *landing,
+        *running,
         Write(module, 1),
     )
 

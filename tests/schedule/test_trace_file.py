@@ -65,8 +65,10 @@ def test_the_lines_of_a_trace() -> None:
         {"op": "record", "stream": "copy", "event": drained, **write},
         {"op": "wait", "stream": "host", "event": drained, **write},
         {"op": "wait", "stream": "host", "event": landed, "module": 0, **write},
+        {"op": "record", "stream": "compute", "event": {"name": "ran"}, **write},
+        {"op": "wait", "stream": "host", "event": {"name": "ran"}, **write},
         {"op": "write", "stream": "host", "slot": 0, "module": 0, **write},
-        {"end": 10},
+        {"end": 12},
     ]
 
 
@@ -147,11 +149,11 @@ BROKEN: dict[str, tuple[bytes, str]] = {
         text(LINES[1:]),
         "line 1: ringproof_trace: missing; a trace begins with its header",
     ),
-    "after the end": (text([*LINES, LINES[1]]), "line 13: the trace has ended on line 12"),
-    "two ends": (text([*LINES, LINES[-1]]), "line 13: the trace has ended on line 12"),
+    "after the end": (text([*LINES, LINES[1]]), "line 15: the trace has ended on line 14"),
+    "two ends": (text([*LINES, LINES[-1]]), "line 15: the trace has ended on line 14"),
     "cut off": (
         text(LINES[:-1]),
-        'line 12: the trace is cut off: its last line, {"end": number of operations}, is missing',
+        'line 14: the trace is cut off: its last line, {"end": number of operations}, is missing',
     ),
     "header alone": (
         text(LINES[:1]),
@@ -159,7 +161,7 @@ BROKEN: dict[str, tuple[bytes, str]] = {
     ),
     "another number": (
         text([*LINES[:3], LINES[-1]]),
-        "line 4: end: says 10 operations, but 2 are there: lines are missing, or were added",
+        "line 4: end: says 12 operations, but 2 are there: lines are missing, or were added",
     ),
 }  # fmt: skip
 
@@ -257,7 +259,7 @@ OPERATIONS: list[tuple[int, str, Any, str]] = [
     (3, "stream", "copy", "stream: a run is on compute, not on copy"),
     (6, "stream", "compute", "stream: a copy is on copy, not on compute"),
     (4, "stream", "host", "stream: a record is on compute or copy, not on host"),
-    (11, "stream", "copy", "stream: a write is on host, not on copy"),
+    (13, "stream", "copy", "stream: a write is on host, not on copy"),
     (2, "event", "landed", 'event: an object is needed, not "landed"'),
     (2, "event", ..., "event: missing"),
     (2, "event.name", "lost", "event.name: 'lost' is unknown; events are ran, landed, drained"),
@@ -291,12 +293,12 @@ OPERATIONS: list[tuple[int, str, Any, str]] = [
     (3, "step", 3, "step: 3 is outside of 0 .. 2"),
     (3, "step", "x" * 50, f'step: an integer is needed, not "{"x" * 36}...'),
     (3, "step", ..., "step: missing"),
-    (11, "slot", None, "slot: an integer is needed, not null"),
-    (11, "slot", 2, "slot: 2 is outside of 0 .. 1"),
-    (12, "end", "9", 'end: an integer is needed, not "9"'),
-    (12, "end", True, "end: an integer is needed, not true"),
-    (12, "end", 8, "end: says 8 operations, but 10 are there: lines are missing, or were added"),
-    (12, "at", 9, "at: unknown field"),
+    (13, "slot", None, "slot: an integer is needed, not null"),
+    (13, "slot", 2, "slot: 2 is outside of 0 .. 1"),
+    (14, "end", "9", 'end: an integer is needed, not "9"'),
+    (14, "end", True, "end: an integer is needed, not true"),
+    (14, "end", 8, "end: says 8 operations, but 12 are there: lines are missing, or were added"),
+    (14, "at", 9, "at: unknown field"),
 ]  # fmt: skip
 
 

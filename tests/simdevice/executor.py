@@ -16,7 +16,6 @@ import torch
 from proofs.engines import cases
 from proofs.obligation import System
 from schedule.operations import (
-    COMPUTE,
     HOST,
     Capture,
     Copy,
@@ -38,9 +37,9 @@ from tests.simdevice.device import start
 from tests.simdevice.helpers import DEVICE, stream
 
 SIZE, READS, BITS = 4, 2, 5
-NOTHING, WRITTEN = 0, 8
-"""Elements a block; how often a run reads its slot; bits a value. What a slot holds at first, and
-what a write adds to it."""
+NOTHING, WRITTEN, RAN_BIT = 0, 8, 16
+"""Elements a block; how often a run reads its slot; bits a value. What a slot holds at first, what
+a write of the host adds to it, and the bit that a run changes in its weights."""
 
 
 def value(module: int) -> int:
@@ -69,6 +68,7 @@ class Expected:
         self.rows: Rows = {}
         self.slots: dict[int, int] = {}
         self.blocks: dict[int, int] = {}
+        self._holds: dict[int, int] = {}
         self._body: list[tuple[int, Operation]] = []
         captured = False
         for place, (operation, _) in enumerate(listing):
@@ -93,9 +93,13 @@ class Expected:
         match operation:
             case Copy(_, slot, module):
                 self.slots[slot] = self.blocks.get(module, value(module))
+                self._holds[slot] = module
             case Run(_, slot, module):
-                read = value(module) if self._named else self.slots.get(slot, NOTHING)
+                if self._named and self._holds.get(slot) != module:
+                    self.slots[slot], self._holds[slot] = value(module), module
+                read = self.slots.get(slot, NOTHING)
                 self.rows[place] = append(self.rows.get(place, 0), read)
+                self.slots[slot] = read ^ RAN_BIT
             case Write(module, slot):
                 self.blocks[module] = WRITTEN + self._before(module, slot)
 
@@ -126,6 +130,7 @@ class Executor:
         for module, block in enumerate(self.blocks):
             block.fill_(value(module))
         self.streams = {name: stream() for name in streams.names}
+        self._aside = stream()
         self.events: dict[Event, torch.Event] = {}
         self.graph = torch.accelerator.Graph()
         self.recorded: set[Event] = set()
@@ -178,11 +183,12 @@ class Executor:
     def _run(row: torch.Tensor, slot: torch.Tensor) -> None:
         for _ in range(READS):
             row.mul_(1 << BITS).add_(slot)
+        slot.bitwise_xor_(RAN_BIT)
 
     def _write(self, write: Write) -> None:
         block = self.blocks[write.module]
-        if write.slot is not None:  # as the runtime keeps what a module wrote: from its stream
-            with self.streams[COMPUTE]:
+        if write.slot is not None:
+            with self._aside:  # which waits for nothing
                 block.copy_(self.slots[write.slot])
         block.add_(WRITTEN)
 
