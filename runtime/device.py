@@ -41,12 +41,14 @@ class InlineStreams:
 
 class AcceleratorStreams:
     """Copy streams of its own, by name; the compute stream is the one that is current at each
-    call."""
+    call. A program has one compute stream, first in, first out: where the current one changes,
+    the new one first waits for the one before."""
 
     def __init__(self, device: torch.device) -> None:
         self.device = device
         self._copy_streams: dict[str, torch.Stream] = {}
         self._events: dict[Event, torch.Event] = {}
+        self._last: torch.Stream | None = None
 
     def fence(self, operation: Record | Wait) -> Action:
         """Record the operation's event on its stream, or let the stream (or the host) wait for
@@ -78,15 +80,22 @@ class AcceleratorStreams:
         """Wait until every copy has landed, so that host blocks and slots may be given up."""
         for stream in self._copy_streams.values():
             stream.synchronize()
-        torch.accelerator.current_stream(self.device).synchronize()
+        self._compute().synchronize()
 
     def _stream(self, name: str) -> Callable[[], torch.Stream]:
         if name == COMPUTE:
-            return lambda: torch.accelerator.current_stream(self.device)
+            return self._compute
         if name not in self._copy_streams:
             self._copy_streams[name] = torch.Stream(device=self.device)
         stream = self._copy_streams[name]
         return lambda: stream
+
+    def _compute(self) -> torch.Stream:
+        current, last = torch.accelerator.current_stream(self.device), self._last
+        if last is not None and last != current:
+            current.wait_stream(last)
+        self._last = current
+        return current
 
 
 Streams = InlineStreams | AcceleratorStreams

@@ -72,6 +72,9 @@ class FakeStream:
     def wait_event(self, event: FakeEvent) -> None:
         self.machine.told.append(("wait", self.name, event.number))
 
+    def wait_stream(self, other: FakeStream) -> None:
+        self.machine.told.append(("wait for", self.name, other.name))
+
     def synchronize(self) -> None:
         self.machine.told.append(("synchronize", self.name))
 
@@ -264,11 +267,13 @@ def test_the_compute_stream_is_the_one_that_is_current_at_each_call(machine: Mac
     with accelerated(model, schedule) as offloaded:
         numbers = event_numbers(machine, offloaded)
         machine.told.clear()
-        machine.current = FakeStream(machine, "another")
+        before, machine.current = machine.current, FakeStream(machine, "another")
         outputs(model, batches(1))
         period: list[Operation] = list(lower(schedule).period())
         wanted = translated(period, offloaded, numbers)
-        assert machine.told == [
+        # It first waits for the one before: the program has one compute stream.
+        assert machine.told[0] == ("wait for", "another", before.name)
+        assert machine.told[1:] == [
             (kind, "another" if stream == COMPUTE else stream, *rest)
             for kind, stream, *rest in wanted
         ]

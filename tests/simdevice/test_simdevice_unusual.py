@@ -3,12 +3,18 @@ streams, or other models at once."""
 
 from __future__ import annotations
 
-import pytest
+from contextlib import nullcontext
 
+import pytest
+import torch
+from torch import nn
+
+import runtime
 from proofs.engines import STREAMS
 from schedule.audit import audit
 from tests.simdevice.device import ADVERSARIES, SimDevice
-from tests.simdevice.offloads import MORE, SAFE, Case
+from tests.simdevice.helpers import DEVICE
+from tests.simdevice.offloads import MORE, SAFE, WIDTH, Case, Layer, batches
 
 SEEDS = {"random": 8 * MORE, "compute": 3 * MORE, "copies": 3 * MORE}
 MISSED = {
@@ -64,6 +70,45 @@ def test_a_module_inside_whose_run_another_ran_waits_before_it_goes_on(
     assert audit(trace).fits
     waits = [one for one in trace.issued if one.boundary.half == "back"]
     assert len(waits) == case.passes
+
+
+class Sides(nn.Module):
+    """Even layers on the current stream, odd ones on another; it joins them, as it must."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.layers = nn.ModuleList(Layer(WIDTH, WIDTH) for _ in range(6))
+
+    def forward(self, x: torch.Tensor, side: torch.Stream | None) -> torch.Tensor:
+        even = odd = x
+        current = torch.accelerator.current_stream() if side else None
+        if side:
+            side.wait_stream(current)
+        for number, layer in enumerate(self.layers):
+            with side if side and number % 2 else nullcontext():
+                even, odd = (even, layer(odd)) if number % 2 else (layer(even), odd)
+        if current:
+            current.wait_stream(side)
+            self.alive = even, odd  # until the next pass: both streams read them
+        return even + odd
+
+
+@pytest.mark.parametrize(("policy", "slots"), [("one_ahead", 2), ("balanced", 2), ("chain", 4)])
+def test_a_model_may_use_streams_of_its_own(sim: SimDevice, policy: str, slots: int) -> None:
+    """To the program there is one compute stream: the modules on them follow each other."""
+    plain, model, x = Sides(), Sides(), batches(1)[0]
+    with torch.no_grad():
+        expected, here = plain(x, None), x.to(DEVICE)
+        with runtime.offload(model, list(model.layers), slots=slots, policy=policy, device=DEVICE):
+            side = torch.Stream(device=DEVICE)
+            torch.accelerator.synchronize()
+            for adversary in ADVERSARIES:
+                for seed in range(12 * MORE):
+                    with sim.steps(seed, adversary):
+                        given = model(here, side)
+                        torch.accelerator.synchronize()
+                    assert torch.equal(given.cpu(), expected), (adversary, seed)
 
 
 def test_what_a_module_writes_is_in_the_host_masters(sim: SimDevice) -> None:
