@@ -98,6 +98,8 @@ class Hooks:
         for index, module in enumerate(self.selection.modules):
             self._before(module, lambda *_, index=index: self._arrive(index))
             self._after(module, lambda _, __, output, index=index: self._depart(index, output))
+            for part in module.modules():
+                self._handles.append(part.register_state_dict_pre_hook(lambda *_: self._saved()))
 
     def _before(self, module: nn.Module, hook: Callable[..., None]) -> None:
         self._handles.append(module.register_forward_pre_hook(_closed_to_dynamo(hook)))
@@ -198,6 +200,12 @@ class Hooks:
             for half in goes_on(self._resident(outer)):
                 interpreter.issue(outer.halves[half])
             interpreter.arena.bind(outer.weights)
+
+    def _saved(self) -> None:
+        """A state dict is asked for: a run that was interrupted must not show its slot in it."""
+        if not self._removed:
+            self._mend(None)
+            self._go_on()
 
     def _mend(self, index: int | None) -> None:
         """Forget runs that ended without their hook: torch calls none for a KeyboardInterrupt.

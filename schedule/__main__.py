@@ -13,6 +13,7 @@ from typing import Any
 
 from schedule.audit import audit, compare
 from schedule.drawing import draw
+from schedule.errors import PolicyError
 from schedule.faults import groups
 from schedule.files import STANDARD_OUTPUT, Files, write_files
 from schedule.loading import load
@@ -24,7 +25,7 @@ from schedule.tracefile import read
 from schedule.verifier import Findings, Lint, Violation, check
 
 SAFE, VIOLATED, BAD_INPUT = 0, 1, 2
-MOST_RUNS = 20_000
+MOST_RUNS, MOST_CELLS = 20_000, 1_000_000
 """More are not to be looked at."""
 
 
@@ -81,7 +82,8 @@ def run_policies(chosen: argparse.Namespace) -> int:
     for row in rows:
         extra = ""
         if ring is not None:
-            extra = f"{row.get('verdict', 'needs more slots'):<17}"
+            why = "too long a period" if "refused" in row else "needs more slots"
+            extra = f"{row.get('verdict', why):<18}"
             extra += f"{row['copies']:>4} copies a pass  " if "copies" in row else " " * 20
         print(f"{row['name']:<15}{extra}{row['origin']}")
     return SAFE
@@ -95,7 +97,11 @@ def _policy_row(policy: Policy, ring: Ring | None) -> dict[str, Any]:
         "refills": _form(policy),
     }
     if ring is not None and ring.slots >= policy.least_slots:
-        findings = check(policy(ring))
+        try:
+            findings = check(policy(ring))
+        except PolicyError as error:
+            row["refused"] = str(error)
+            return row
         row["verdict"] = _verdict(findings)
         row["copies"] = findings.schedule.copies // findings.schedule.period
         row["useless_refills"] = len(findings.lints)
@@ -137,6 +143,11 @@ def run_show(chosen: argparse.Namespace) -> int:
         raise ValueError(
             f"--passes {chosen.passes} of {chosen.modules} modules are more than {MOST_RUNS:,} "
             f"runs; show fewer"
+        )
+    if chosen.passes * chosen.modules * chosen.slots > MOST_CELLS:
+        raise ValueError(
+            f"--passes {chosen.passes} of {chosen.modules} modules over {chosen.slots} slots are "
+            f"more than {MOST_CELLS:,} places in a picture; show fewer"
         )
     findings = _findings(chosen.policy, chosen)
     drawing = draw(findings, chosen.passes)

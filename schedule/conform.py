@@ -130,7 +130,8 @@ class _Follower:
     def forget_unless_it_goes_on(self, boundary: Boundary) -> None:
         """What does not go on now was abandoned."""
         if boundary.half not in (RELOAD, BACK):
-            self.running = [step for step in self.running if step not in self.owed]
+            for step in self.owed.intersection(self.running):  # of several runs of it, the last
+                del self.running[len(self.running) - 1 - self.running[::-1].index(step)]
             self.silent -= self.owed
             self.owed.clear()
 

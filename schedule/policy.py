@@ -65,6 +65,10 @@ class Policy:
     passes: Passes = every_pass
 
     def __post_init__(self) -> None:
+        if not isinstance(self.name, str) or not self.name or not self.name.isprintable():
+            raise PolicyError(
+                f"the name {self.name!a} of a policy must be a text that can be printed"
+            )
         if self.target is not None and self.refill is not None:
             raise PolicyError(
                 f"policy {self.name} has both target and refill; give one of them, "

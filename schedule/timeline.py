@@ -136,14 +136,14 @@ def _column(
 def _blocks(lanes: Sequence[str], columns: Sequence[Column]) -> Iterable[str]:
     """The columns, cut into blocks that fit the width."""
     left = max(map(len, lanes)) + 2
-    block: list[Column] = []
+    block: list[tuple[Column, int]] = []
     width = left
     for column in columns:
         size = _width(column)
         if block and width + size > WIDTH:
             yield _block(lanes, block, left)
             block, width = [], left
-        block.append(column)
+        block.append((column, size))
         width += size
     yield _block(lanes, block, left)
 
@@ -152,11 +152,10 @@ def _width(column: Column) -> int:
     return max(len(column.heading), *map(len, column.cells)) + 2
 
 
-def _block(lanes: Sequence[str], columns: Sequence[Column], left: int) -> str:
-    rows = [("", [column.heading for column in columns])]
-    rows += [(lane, [column.cells[row] for column in columns]) for row, lane in enumerate(lanes)]
-    lines = []
-    for lane, cells in rows:
-        parts = [f"{cell:^{_width(c)}}" for cell, c in zip(cells, columns, strict=True)]
-        lines.append((lane.ljust(left) + "".join(parts)).rstrip())
+def _block(lanes: Sequence[str], columns: Sequence[tuple[Column, int]], left: int) -> str:
+    """Columns, each with its width, below one another's lanes."""
+    rows = [("", [f"{column.heading:^{width}}" for column, width in columns])]
+    for row, lane in enumerate(lanes):
+        rows.append((lane, [f"{column.cells[row]:^{width}}" for column, width in columns]))
+    lines = [(lane.ljust(left) + "".join(parts)).rstrip() for lane, parts in rows]
     return "\n".join(lines)

@@ -108,7 +108,7 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name, value in pairs:
         if name in found:
-            raise ProgramError(f"{name}: is there twice")
+            raise ProgramError(f"{_plain(name)}: is there twice")
         found[name] = value
     return found
 
@@ -245,13 +245,18 @@ def _only(found: dict[str, Any], needed: Names, inside: str = "", optional: Name
             raise ProgramError(f"{inside}{name}: missing")
     for name in found:
         if name not in needed and name not in optional:
-            raise ProgramError(f"{inside}{name}: unknown field")
+            raise ProgramError(f"{inside}{_plain(name)}: unknown field")
 
 
 def _list(name: str, value: Any, entry: Callable[[str, Any], Any]) -> tuple[Any, ...]:
     if not isinstance(value, list):
         raise ProgramError(f"{name}: a list is needed, not {_kind(value)}")
     return tuple(entry(f"{name}[{at}]", each) for at, each in enumerate(value))
+
+
+def _plain(name: str) -> str:
+    """A field's name, so that it can be printed."""
+    return name if name.isascii() and name.isprintable() else ascii(name)
 
 
 def _text(name: str, value: Any) -> str:

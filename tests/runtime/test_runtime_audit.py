@@ -395,3 +395,49 @@ def test_the_runtime_refuses_a_program_that_its_fences_do_not_order(
 
 def test_every_named_policy_is_here() -> None:
     assert {schedule.policy for schedule in NAMED} == set(policies.NAMED)
+
+
+def test_of_two_runs_of_a_module_the_inner_one_was_abandoned() -> None:
+    """Module 0 runs module 1, which runs module 0: interrupted, and again. The outer run of
+    module 0 goes on."""
+    model = hosts(2)
+    first, second = model.layers
+    calls: list[int] = []
+
+    def in_first() -> None:
+        calls.append(0)
+        if len(calls) == 1:
+            second(batches(1)[0])
+        elif len(calls) == 2:
+            raise KeyboardInterrupt
+
+    def in_second() -> None:
+        with contextlib.suppress(KeyboardInterrupt):
+            first(batches(1)[0])
+        first(batches(1)[0])
+
+    handles = [before_run(first.down, in_first), before_run(second.down, in_second)]
+    with torch.no_grad(), runtime.offload(model, slots=1) as offloaded, offloaded.trace() as trace:
+        first(batches(1)[0])
+    for handle in handles:
+        handle.remove()
+    found = audit(again(trace))
+    assert found.fits, str(found)
+    assert (found.runs, found.abandoned) == (4, 1)
+
+
+def test_old_weights_are_seen() -> None:
+    """A module that writes into its weights runs from a slot that was filled before it did."""
+    model = hosts(2)
+    rotating = policies.rotating(Ring(2, 3))
+    handle = before_run(model.layers[0].down, lambda: model.layers[0].up.bias.add_(1))
+    with torch.no_grad(), runtime.offload(model, slots=3, policy=rotating) as offloaded:
+        with offloaded.trace() as trace:
+            outputs(model, batches(3))
+        handle.remove()
+        assert offloaded.report().misses > 0
+    assert audit(again(trace)).fits
+    trace.issued = [one for one in trace.issued if one.boundary.half != "reload"]
+    (misfit,) = audit(again(trace)).misfits
+    assert misfit.property == "identity"
+    assert misfit.why == "slot 2 holds module 0 as it was before the host wrote its block"

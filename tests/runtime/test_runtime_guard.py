@@ -178,7 +178,7 @@ def test_a_module_called_outside_of_the_model_is_right() -> None:
 def test_after_an_exception_in_any_module_everything_is_right(
     schedule: Schedule, kind: type[BaseException]
 ) -> None:
-    """state_dict too, as soon as one more hook ran."""
+    """state_dict too, and its tensors are nobody's slot."""
     ring = schedule.ring
     model = of(Stack, Failing, ring.modules)
     before = picture(model).values
@@ -188,9 +188,14 @@ def test_after_an_exception_in_any_module_everything_is_right(
             model.layers[index].error = kind("planned")
             with pytest.raises(kind, match="planned"):
                 outputs(model, batches(1))
+            saved = model.state_dict()
+            alone = model.layers[index].up.state_dict()
+            assert_same_values(saved, before)
             assert_same_values(seen_from(model, (index + 1) % ring.modules), before)
             assert same(outputs(model, batches(2)), wanted)
-            assert_same_values(model.state_dict(), before)
+            assert_same_values(saved, before)
+            for name, value in alone.items():
+                assert torch.equal(value, saved[f"layers.{index}.up.{name}"])
         # An interrupted pass, and a module on its own: either spoils each slot at most once.
         assert offloaded.report().misses <= 2 * ring.modules * ring.slots
 

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from schedule import Ring, policies
+from schedule import Policy, Ring, policies
 from schedule.__main__ import main
+from schedule.arithmetic import cyclic_slot
 from schedule.audit import audit
 from schedule.conform import conform
-from schedule.errors import ProgramError
+from schedule.errors import PolicyError, ProgramError
 from schedule.operations import (
     COMPUTE,
     COPY,
@@ -73,6 +75,17 @@ def test_very_many_passes_are_not_drawn(capsys: pytest.CaptureFixture[str]) -> N
     sizes = ["--modules", "3", "--slots", "2", "--policy", "chain"]
     assert main(["show", *sizes, "--passes", "1000000000"]) == 2
     assert "are more than 20,000 runs; show fewer" in capsys.readouterr().err
+
+
+def test_very_many_places_are_not_drawn(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["show", "--modules", "2000", "--slots", "1000", "--policy", "chain"]) == 2
+    assert "more than 1,000,000 places in a picture" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["", "a\nfits", None, 7, "x\ud800"])
+def test_a_policys_name_can_be_printed(name: Any) -> None:
+    with pytest.raises(PolicyError, match="of a policy must be a text that can be printed"):
+        Policy(name, cyclic_slot)
 
 
 def test_a_file_that_never_ends_is_not_read() -> None:

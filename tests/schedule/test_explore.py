@@ -17,11 +17,15 @@ from schedule.operations import (
     HOST,
     ONE_COPY_STREAM,
     RAN,
+    Capture,
     Copy,
+    EndCapture,
+    Event,
     Listing,
     Operation,
     Operations,
     Record,
+    Replay,
     Run,
     Streams,
     Wait,
@@ -229,3 +233,14 @@ def order_pairs(program: Listing, streams: Streams) -> list[Fault]:
         for earlier, first in enumerate(one_slot[:later])
         if first.stream != second.stream
     ]
+
+
+def test_two_runs_of_one_slot_at_once() -> None:
+    """A run may write into its weights. The machine knows of one run at a time."""
+    inside = Wait(COMPUTE, Event("landed", 0, "g")), Run(COMPUTE, 0, 0)
+    back = Record(COMPUTE, Event("ran", None, "g")), Wait(COPY, Event("ran", None, "g"))
+    body = Capture(COPY, "g"), Record(COPY, Event("landed", 0, "g")), *inside, *back
+    whole = listing(*body, EndCapture(COPY, "g"), Replay(COPY, "g"), Run(COMPUTE, 0, 0))
+    found = explore(whole)
+    assert {fault.property for fault in found.faults} == {RAW, IDENTITY}
+    assert {fault.property for fault in order(whole).faults} == {RAW, IDENTITY}

@@ -155,6 +155,18 @@ def test_policies_without_sizes_and_where_one_does_not_apply(
     assert names == ["double_buffer", "one_ahead"]
 
 
+def test_a_period_that_is_too_long_is_one_row_of_the_list(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    code, out, _ = call(capsys, "policies", *sized(1500, 1499))
+    assert code == 0
+    assert [line.split()[0] for line in out.splitlines() if "too long a period" in line] == [
+        "rotating"
+    ]
+    rows = json.loads(call(capsys, "policies", *sized(1500, 1499), "--json")[1])
+    assert ["a period of 1499 passes" in row.get("refused", "") for row in rows].count(True) == 1
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -208,6 +208,7 @@ HEADER: list[tuple[str, Any, str]] = [
     ("device", ..., "device: missing"),
     ("device", 0, "device: a text is needed, not 0"),
     ("colour", 1, "colour: unknown field"),
+    ("x\x1b[31m\nfits", 1, "'x\\x1b[31m\\nfits': unknown field"),
     ("policy", None, "policy: a text is needed, not null"),
     ("modules", 0, "modules must be at least 1, got 0; a ring has at least one"),
     ("modules", True, "modules: an integer is needed, not true"),
