@@ -8,6 +8,7 @@ from typing import Any
 
 from proofs import engines
 from proofs.agreement import BOUND, disagreement
+from proofs.guarding import guard_claim
 from proofs.obligation import Obligation, System
 from proofs.ordering import ordering_claim
 from proofs.refills import own_pass_obligation, refill_obligations, rotation
@@ -26,8 +27,8 @@ from proofs.sizes import (
 )
 from proofs.theorems import machine_claim, soundness_claim
 
-EXPECTED_CLAIMS = 10
-EXPECTED_OBLIGATIONS = 90
+EXPECTED_CLAIMS = 11
+EXPECTED_OBLIGATIONS = 103
 """A run with fewer claims or obligations is not a pass: something was dropped unseen."""
 
 FIRST = {"N": 5, "K": 2, "s": 1}
@@ -110,6 +111,15 @@ def claims(system: System) -> tuple[Claim, ...]:
             "named policy; restart, one_ahead and on_demand take nothing for granted",
             ALL,
             tuple(_closure_claim(system)),
+        ),
+        Claim(
+            7,
+            "guard",
+            "whatever the slots hold, copies under way included, the next run finds its own "
+            "weights as they are now, ordered for every timing: modules may be skipped, repeated, "
+            "reversed, cut short, or run inside one another",
+            ALL,
+            tuple(guard_claim(system)),
         ),
         Claim(
             9,

@@ -2,14 +2,23 @@
 
 ``smallest`` pins the smallest counterexample: for a policy the first ring, by N, then K, at which
 the finished tables go wrong; for the machine the shortest sequence of events on which it and the
-true one differ; for the local check the smallest table.
+true one differ; for the local check the smallest table; for the guard the shortest sequence of
+what happens to one slot.
 """
 
 from __future__ import annotations
 
+from proofs.mutants_guard import GUARD_MUTANTS
 from proofs.mutants_machine import MACHINE_MUTANTS
 from proofs.mutants_policy import POLICY_MUTANTS
 from proofs.mutants_program import ORDER_MUTANTS, PROGRAM_MUTANTS
 from proofs.mutants_refills import REFILL_MUTANTS
 
-MUTANTS = MACHINE_MUTANTS + POLICY_MUTANTS + REFILL_MUTANTS + PROGRAM_MUTANTS + ORDER_MUTANTS
+MUTANTS = (
+    *MACHINE_MUTANTS,
+    *POLICY_MUTANTS,
+    *REFILL_MUTANTS,
+    *PROGRAM_MUTANTS,
+    *ORDER_MUTANTS,
+    *GUARD_MUTANTS,
+)

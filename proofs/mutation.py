@@ -16,6 +16,7 @@ from unittest.mock import patch
 
 from proofs import engines
 from proofs.agreement import disagreement
+from proofs.guarding import wrong_order
 from proofs.obligation import System
 from schedule.ring import EMPTY, Ring
 from schedule.table import Schedule
@@ -75,6 +76,8 @@ def smallest(mutant: Mutant, system: System) -> str:
         return shortest_events(system.machine)
     if mutant.module == "verifier":
         return smallest_schedule(system.verifier)
+    if mutant.module == "guard":
+        return wrong_order(system)
     if mutant.module == "program":
         return smallest_program(system)
     if mutant.module == "order":

@@ -16,7 +16,7 @@ import z3
 
 from proofs.integers import SymBool, formula
 from proofs.symbolic import NotFollowed, Path, Run, explore, satisfiable
-from schedule import arithmetic, machine, order, policy, program, verifier
+from schedule import arithmetic, guard, machine, order, policy, program, verifier
 from schedule.budget import OutOfBudget
 from schedule.ring import EMPTY
 
@@ -34,6 +34,7 @@ class System:
     verifier: ModuleType = verifier
     program: ModuleType = program
     order: ModuleType = order
+    guard: ModuleType = guard
 
 
 @dataclass(frozen=True, slots=True)

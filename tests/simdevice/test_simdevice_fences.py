@@ -11,8 +11,9 @@ from unittest.mock import patch
 import pytest
 import torch
 
+from proofs.mutants_guard import GUARD_MUTANTS
 from proofs.mutants_program import PROGRAM_MUTANTS
-from proofs.mutation import apply
+from proofs.mutation import Mutant, apply
 from proofs.obligation import System
 from runtime.device import AcceleratorStreams, Action
 from runtime.unverified import offload_without_proof
@@ -171,6 +172,28 @@ def test_the_verified_door_refuses_it(name: str) -> None:
     else:
         with pytest.raises(ProgramError, match=r"^(WAR|RAW|meaning): "):
             Case(*arguments, lower=faulty)
+
+
+# ---- faults in the guard
+
+GUARDED = {
+    "an older version is resident": ("is_resident", ("chain", 3, 3, "updated")),
+    "a miss is not reloaded": ("arrives", ("chain", 3, 1, "skipped")),
+    "reloaded too late": ("arrives", ("chain", 3, 1, "skipped")),
+    "what is resident goes on without a wait": ("goes_on", ("chain", 2, 1, "nested")),
+    "what lost its slot goes on": ("goes_on", ("chain", 3, 1, "nested")),
+}
+"""By mutant of the guard, the function that it changes, and what is offloaded."""
+
+
+@pytest.mark.parametrize("mutant", GUARD_MUTANTS, ids=lambda mutant: mutant.name)
+def test_a_fault_in_the_guard_shows(sim: SimDevice, mutant: Mutant) -> None:
+    function, arguments = GUARDED[mutant.name]
+    room = "interpreter" if function == "is_resident" else "hooks"
+    faulty = getattr(apply(mutant, System()).guard, function)
+    with patch(f"runtime.{room}.{function}", faulty):
+        assert False in rights(sim, Case(*arguments), 8)
+    assert rights(sim, Case(*arguments), 8) == {True}
 
 
 # ---- a perfectly ordered program of an unsafe schedule
