@@ -54,8 +54,8 @@ def fewer_programs(folder: Path, bound: int) -> None:
     """Few programs are compared, few mutants tried, to save time; make prove does it all."""
     engines = folder / "proofs" / "engines.py"
     edit(engines, "\nBOUND = 8\n", f"\nBOUND = {bound}\n")
-    more = " + POLICY_MUTANTS + REFILL_MUTANTS + PROGRAM_MUTANTS + ORDER_MUTANTS"
-    edit(folder / "proofs" / "mutants.py", more, "")
+    for more in ("POLICY", "REFILL", "PROGRAM", "ORDER", "GUARD"):
+        edit(folder / "proofs" / "mutants.py", f"    *{more}_MUTANTS,\n", "")
     edit(engines, "SMALL, TINY = 6, 4, 3, 2", "SMALL, TINY = 6, 4, 2, 1")
 
 
