@@ -274,7 +274,7 @@ def ordering_claim(system: System) -> list[Obligation]:
         rows = (
             ("refill", REFILL, True, "a refill comes after all that it conflicts with"),
             ("run", RUN_, True, "a run comes after all that it conflicts with"),
-            ("keep", WRITE, True, "a write of what the slot holds comes after its copies"),
+            ("keep", WRITE, True, "a write of what the slot holds comes after its copies and runs"),
             ("refill elsewhere", REFILL, False, "a refill of another slot keeps this one"),
             ("run elsewhere", RUN_, False, "a run from another slot keeps this one"),
         )

@@ -19,7 +19,7 @@ from runtime.annotate import Spans
 from runtime.interpreter import Interpreter, Step
 from runtime.select import Selection
 from schedule.errors import ModuleNotResident, OffloadError
-from schedule.guard import arrives, goes_on
+from schedule.guard import arrives, goes_on, innermost
 from schedule.ring import EMPTY
 from schedule.table import AFTER, BEFORE
 
@@ -189,30 +189,33 @@ class Hooks:
         """A module ran inside others' runs; these go on reading their slots."""
         if not self._running:
             return
-        interpreter, modules, slots = self.interpreter, set(), set()
-        for outer in reversed(self._running):
-            # Of several runs of one module, or from one slot, the innermost goes on first. Until
-            # it ended the others show their host masters: the slot is not theirs.
-            if outer.module in modules or outer.slot in slots:
-                continue
-            modules.add(outer.module)
-            slots.add(outer.slot)
+        interpreter = self.interpreter
+        for at in innermost([(run.module, run.slot) for run in self._running]):
+            outer = self._running[at]  # the others show their host masters until then
             for half in goes_on(self._resident(outer)):
                 interpreter.issue(outer.halves[half])
             interpreter.arena.bind(outer.weights)
 
     def _saved(self) -> None:
         """A state dict is asked for: a run that was interrupted must not show its slot in it."""
-        if not self._removed:
+        if not self._removed and len(self._alive(None)) < len(self._running):
             self._mend(None)
             self._go_on()
 
     def _mend(self, index: int | None) -> None:
-        """Forget runs that ended without their hook: torch calls none for a KeyboardInterrupt.
-        A run is alive if its call is on this thread's stack, beside that of the module whose
-        hook this is."""
+        """Forget runs that ended without their hook: torch calls none for a KeyboardInterrupt."""
+        alive = self._alive(index)
+        for run in set(self._running):
+            # Those alive go on with their slots when the inner run ends, if it does: until then
+            # they show their host masters, since their slots may be refilled.
+            self.interpreter.unbind(run)
+        self._running = alive
+
+    def _alive(self, index: int | None) -> list[Step]:
+        """The runs whose calls are on this thread's stack, beside that of the module whose hook
+        this is."""
         if not self._running:
-            return
+            return []
         calls = Counter(_modules_on_stack())
         if index is not None:
             calls[id(self.selection.modules[index])] -= 1
@@ -222,11 +225,7 @@ class Hooks:
             if calls[module] > 0:
                 calls[module] -= 1
                 alive.append(run)
-        for run in set(self._running):
-            # Those alive go on with their slots when the inner run ends, if it does: until then
-            # they show their host masters, since their slots may be refilled.
-            self.interpreter.unbind(run)
-        self._running = alive
+        return alive
 
 
 def _closed_to_dynamo(hook: Callable[..., None]) -> Callable[..., None]:

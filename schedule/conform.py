@@ -17,6 +17,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from schedule.guard import innermost
 from schedule.operations import Copy, Issued
 from schedule.program import BACK, RELOAD, WRITE, lower
 from schedule.table import AFTER, BEFORE, ENTER, LEAVE, PRELOAD, RUN, Boundary
@@ -181,12 +182,10 @@ class _Follower:
         """Of each module, and from each slot, the run that goes on first. Where a silent one may
         be running too, that can't be told, and none is owed anything."""
         uses = Counter(use for step in self.silent for use in self.uses(step))
-        seen: set[tuple[str, int]] = set()
-        for step in reversed(self.running):
-            if not seen & self.uses(step):
-                seen |= self.uses(step)
-                if not any(uses[use] for use in self.uses(step)):
-                    yield step
+        slot_of, modules = self.trace.schedule.slot_of, self.trace.schedule.ring.modules
+        for at in innermost([(step % modules, slot_of[step]) for step in self.running]):
+            if not any(uses[use] for use in self.uses(self.running[at])):
+                yield self.running[at]
         taken = {use for step in self.running for use in self.uses(step)}
         for step in self.silent:
             if not taken & self.uses(step) and all(uses[use] == 1 for use in self.uses(step)):

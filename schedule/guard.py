@@ -7,6 +7,7 @@ copied into the slot, and loads what is missing before it is read.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from schedule.program import BACK, RELOAD
@@ -37,3 +38,20 @@ def goes_on(resident: bool) -> tuple[str, ...]:
     waits in any case: what it finds there may have been brought back meanwhile, and be under way.
     """
     return (BACK,) if resident else (RELOAD, BACK)
+
+
+def innermost(runs: Sequence[tuple[int, int]]) -> list[int]:
+    """Which runs go on when what ran inside them has ended, the innermost first, by position.
+
+    runs: the module and slot of each, the outermost first. Of several runs of one module, or from
+    one slot, the innermost goes on; until it has ended the slot is not the others'.
+    """
+    found: list[int] = []
+    modules, slots = set(), set()
+    for at in range(len(runs) - 1, -1, -1):
+        module, slot = runs[at]
+        if module not in modules and slot not in slots:
+            modules.add(module)
+            slots.add(slot)
+            found.append(at)
+    return found

@@ -10,7 +10,6 @@ from proofs.mutants_guard import GUARD_MUTANTS
 from proofs.mutation import Mutant, apply
 from proofs.obligation import System, discharge
 from proofs.ordering import KINDS
-from schedule.guard import Copied, arrives, goes_on, is_resident
 
 CLAIM = {obligation.name: obligation for obligation in guard_claim(System())}
 SHARED = "copies on the compute stream"
@@ -52,12 +51,3 @@ def test_a_fault_breaks_what_it_names(mutant: Mutant) -> None:
 def test_the_guard_as_it_is_goes_wrong_in_no_order() -> None:
     assert wrong_order(System()) == "none"
     assert {mutant.name for mutant in GUARD_MUTANTS} == {*BREAKS}
-
-
-def test_what_the_guard_says() -> None:
-    assert (arrives(True), arrives(False)) == (("run",), ("reload", "run"))
-    assert (goes_on(True), goes_on(False)) == (("back",), ("reload", "back"))
-    assert is_resident(Copied(2, 5), 2, 5)
-    assert not is_resident(Copied(2, 5), 2, 6)
-    assert not is_resident(Copied(2, 5), 1, 5)
-    assert not is_resident(Copied(), 0, 0)

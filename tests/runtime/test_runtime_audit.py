@@ -441,3 +441,17 @@ def test_old_weights_are_seen() -> None:
     (misfit,) = audit(again(trace)).misfits
     assert misfit.property == "identity"
     assert misfit.why == "slot 2 holds module 0 as it was before the host wrote its block"
+
+
+def test_a_state_dict_during_a_run_issues_nothing() -> None:
+    """All that runs is alive: there is nothing to mend."""
+    model = hosts(3)
+    handle = before_run(model.layers[1].down, lambda: model.state_dict() and None)
+    with torch.no_grad(), runtime.offload(model, slots=2, policy="chain") as offloaded:
+        with offloaded.trace() as trace:
+            outputs(model, batches(2))
+        assert offloaded.report().misses == 0
+    handle.remove()
+    found = audit(again(trace))
+    assert found.fits, str(found)
+    assert not [one for one in trace.issued if one.boundary.half == "back"]
