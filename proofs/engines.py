@@ -24,7 +24,7 @@ from schedule.operations import (
     Streams,
 )
 from schedule.policy import Policy
-from schedule.program import BACK, RELOAD, REPLAY, WRITE, CapturedProgram, Program
+from schedule.program import RELOAD, REPLAY, RESUME, WRITE, CapturedProgram, Program
 from schedule.properties import IDENTITY, MEANING, ORDERING
 from schedule.ring import Ring
 from schedule.table import AFTER, BEFORE, ENTER, LEAVE, PRELOAD, RUN, Boundary, Refill, Schedule
@@ -229,7 +229,7 @@ def together(system: System) -> str | None:
 
 def other_parts(system: System, schedule: Schedule) -> str | None:
     """What the program gives the runtime by boundary, against the listing that is looked at here,
-    and against the lowering of what is not in it: a reload, the wait to go on, a write."""
+    and against the lowering of what is not in it: a reload, the wait to resume, a write."""
     modules = schedule.ring.modules
     for kind, streams in STREAMS.items():
         program = system.program.lower(schedule, streams)
@@ -242,7 +242,7 @@ def other_parts(system: System, schedule: Schedule) -> str | None:
             held = Refill(slot, module)
             wanted = {
                 RELOAD: system.program.lower_refill(held, streams),
-                BACK: system.program.lower_run(slot, module, streams)[:-1],
+                RESUME: system.program.lower_run(slot, module, streams)[:-1],
                 WRITE: system.program.lower_write(held, streams),
             }
             for half, operations in wanted.items():

@@ -1,6 +1,6 @@
 """Claim 7: the guard makes every run right, in any order of modules.
 
-From any state of the slots, copies under way included, for any module that arrives or goes on: what
+From any state of the slots, copies under way included, for any module that arrives or resumes: what
 the guard lets the host issue leads to a run that finds its own weights, as they are now (by the
 machine), and that is ordered for every timing (by the clocks, from claim 5's invariant, which is
 kept). So modules may be skipped, repeated, reversed or cut short. Executed are the guard's own
@@ -26,14 +26,14 @@ from schedule.table import RUN, Boundary, Refill
 
 GUARDS = {
     "arrives": "a module that arrives, in whatever order, finds its own weights as they are now",
-    "goes on": "so does one inside whose run others ran, when it goes on",
+    "resumes": "so does one inside whose run others ran, when it resumes",
 }
 
 
 def halves(system: System, name: str, resident: bool) -> tuple[str, ...]:
     """What the guard lets the host issue."""
     guard = system.guard
-    found: tuple[str, ...] = (guard.arrives if name == "arrives" else guard.goes_on)(resident)
+    found: tuple[str, ...] = (guard.arrives if name == "arrives" else guard.resumes)(resident)
     return found
 
 
@@ -128,9 +128,9 @@ def guard_claim(system: System) -> list[Obligation]:
 
 
 def wrong_order(system: System) -> str:
-    """The shortest sequence of arrivals, of modules going on, of refills by a schedule and of
+    """The shortest sequence of arrivals, of modules resuming, of refills by a schedule and of
     writes by the host, over one slot, after which the clocks find a fault. Each write is fenced."""
-    events = [(kind, m) for kind in ("refilled", "written", "arrives", "goes on") for m in (0, 1)]
+    events = [(kind, m) for kind in ("refilled", "written", "arrives", "resumes") for m in (0, 1)]
     for length in range(1, 4):
         for sequence in product(events, repeat=length):
             if _wrong(system, sequence):

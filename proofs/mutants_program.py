@@ -92,13 +92,13 @@ PROGRAM_MUTANTS = (
         "interleavings: RAW, WAW, identity, joined, meaning; solver: RAW, WAW, joined, meaning)",
     ),
     Mutant(
-        "going on without a wait",
+        "resuming without a wait",
         "program",
-        "BACK: [operations[:-1] for operations in self.begin],",
-        "BACK: [() for operations in self.begin],",
+        "RESUME: [operations[:-1] for operations in self.begin],",
+        "RESUME: [() for operations in self.begin],",
         9,
         None,
-        "N=1, K=1, modular, one copy stream: back 0",
+        "N=1, K=1, modular, one copy stream: resume 0",
     ),
     Mutant(
         "a reload without its fences",

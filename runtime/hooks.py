@@ -19,7 +19,7 @@ from runtime.annotate import Spans
 from runtime.interpreter import Interpreter, Step
 from runtime.select import Selection
 from schedule.errors import ModuleNotResident, OffloadError
-from schedule.guard import arrives, goes_on, innermost
+from schedule.guard import arrives, innermost, resumes
 from schedule.ring import EMPTY
 from schedule.table import AFTER, BEFORE
 
@@ -92,7 +92,7 @@ class Hooks:
         if not self._removed:
             self._mend(None)
             self.interpreter.issue(self.interpreter.passes[self._pass].leave)
-            self._go_on()
+            self._resume()
 
     def _hook_modules(self) -> None:
         for index, module in enumerate(self.selection.modules):
@@ -142,7 +142,7 @@ class Hooks:
         self._spans.end(len(self._running))
         self._mend(index)
         interpreter.issue(ended.halves[AFTER])
-        self._go_on()
+        self._resume()
         self._spans.depart(index, len(self._running))
         self._check_output(ended, output)
 
@@ -185,14 +185,14 @@ class Hooks:
             f"and weights must not change between passes; on_miss='reload' allows both"
         )
 
-    def _go_on(self) -> None:
-        """A module ran inside others' runs; these go on reading their slots."""
+    def _resume(self) -> None:
+        """A module ran inside others' runs; these resume reading their slots."""
         if not self._running:
             return
         interpreter = self.interpreter
         for at in innermost([(run.module, run.slot) for run in self._running]):
             outer = self._running[at]  # the others show their host masters until then
-            for half in goes_on(self._resident(outer)):
+            for half in resumes(self._resident(outer)):
                 interpreter.issue(outer.halves[half])
             interpreter.arena.bind(outer.weights)
 
@@ -200,13 +200,13 @@ class Hooks:
         """A state dict is asked for: a run that was interrupted must not show its slot in it."""
         if not self._removed and len(self._alive(None)) < len(self._running):
             self._mend(None)
-            self._go_on()
+            self._resume()
 
     def _mend(self, index: int | None) -> None:
         """Forget runs that ended without their hook: torch calls none for a KeyboardInterrupt."""
         alive = self._alive(index)
         for run in set(self._running):
-            # Those alive go on with their slots when the inner run ends, if it does: until then
+            # Those alive resume with their slots when the inner run ends, if it does: until then
             # they show their host masters, since their slots may be refilled.
             self.interpreter.unbind(run)
         self._running = alive

@@ -15,11 +15,11 @@ from runtime.device import Action, Streams
 from schedule.guard import Copied, is_resident
 from schedule.labels import label
 from schedule.operations import COMPUTE, Copy, Issued, Listing, Operation, Record, Run, Wait, Write
-from schedule.program import BACK, RELOAD, WRITE, Program
+from schedule.program import RELOAD, RESUME, WRITE, Program
 from schedule.table import AFTER, BEFORE, ENTER, LEAVE, PRELOAD, RUN, Moment, Schedule
 
 Bound = tuple[tuple[Issued, Action], ...]
-HALVES = (BEFORE, RUN, AFTER, RELOAD, BACK, WRITE)
+HALVES = (BEFORE, RUN, AFTER, RELOAD, RESUME, WRITE)
 
 
 @dataclass(slots=True)

@@ -21,7 +21,7 @@ from schedule.faults import WHAT, missing
 from schedule.operations import COMPUTE, Copy, Issued, Run, Wait, Write
 from schedule.order import Ordering, order, somewhere
 from schedule.policy import Policy
-from schedule.program import BACK, RELOAD
+from schedule.program import RELOAD, RESUME
 from schedule.properties import IDENTITY, MEANING, OWNERSHIP
 from schedule.ring import EMPTY, Ring, Slots
 from schedule.table import AFTER, BEFORE, ENTER, LEAVE, PRELOAD, RUN, Schedule
@@ -204,7 +204,7 @@ def _events(issued: Issued, trace: Trace) -> Iterator[machine.Event]:
             yield machine.ModuleArrives(reads_next)
             yield machine.ModuleBegins(slot, module)
             yield machine.ModuleEnds(slot)
-        case Wait() if half == BACK:
+        case Wait() if half == RESUME:
             yield from _read_again(step, _reads_on(issued, trace))
         case Write(_, slot) if slot is not None:
             yield from _read_again(step, operation)
@@ -246,7 +246,7 @@ def _ordering(trace: Trace) -> Iterator[Misfit]:
     for at, issued in enumerate(trace.issued):
         listing.append(issued)
         origin.append(at)
-        if issued.boundary.half == BACK and isinstance(issued.operation, Wait):
+        if issued.boundary.half == RESUME and isinstance(issued.operation, Wait):
             listing.append(Issued(_reads_on(issued, trace), issued.boundary))
             origin.append(at)
     state = somewhere(trace.holds, trace.schedule.ring.modules, trace.streams)

@@ -4,10 +4,10 @@ Modules may arrive in any order, passes may be cut short, and modules may run in
 What each boundary issues is fixed, though; and so is what may follow what:
 
 - a module's refills before it come right before its run, but for its reload;
-- a reload is followed by the run that missed, or by the wait of a module that goes on
+- a reload is followed by the run that missed, or by the wait of a module that resumes
   (a run that was refused just then, because its parameters were replaced, does not fit);
 - a boundary after a module is only for one that runs; and after it each module inside whose run it
-  ran goes on: it waits for its slot's copy again, or is not running any more: it was abandoned;
+  ran resumes: it waits for its slot's copy again, or is not running any more: it was abandoned;
 - what a module wrote is kept only if the module may be running.
 """
 
@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 from schedule.guard import innermost
 from schedule.operations import Copy, Issued
-from schedule.program import BACK, RELOAD, WRITE, lower
+from schedule.program import RELOAD, RESUME, WRITE, lower
 from schedule.table import AFTER, BEFORE, ENTER, LEAVE, PRELOAD, RUN, Boundary
 from schedule.trace import Trace, place
 
@@ -53,10 +53,10 @@ class _Follower:
     """Follows a trace boundary by boundary.
 
     arrived:  the step whose refills before it came last, until it runs.
-    reloaded: the step whose reload came last, until it runs or goes on.
+    reloaded: the step whose reload came last, until it runs or resumes.
     running:  the steps that began and have a boundary after them, the innermost last.
     silent:   those that began and have none: they may be running since.
-    may:      the steps that may go on now, since what ran inside their runs may just have ended;
+    may:      the steps that may resume now, since what ran inside their runs may just have ended;
               as long as there are silent ones, all may.
     owed:     those of them that must, or were abandoned.
     begun, ended: how many steps with a boundary after them began, and came to it.
@@ -85,7 +85,7 @@ class _Follower:
         issued, at = self.trace.issued, 0
         while at < len(issued):
             boundary = issued[at].boundary
-            self.forget_unless_it_goes_on(boundary)
+            self.forget_unless_it_resumes(boundary)
             wrong = self.refuse(boundary, at)
             if wrong:
                 return Misfit(at, PROGRAM, *wrong)
@@ -107,7 +107,7 @@ class _Follower:
     def refuse(self, boundary: Boundary, at: int) -> tuple[str, str] | None:
         """Why this boundary may not come here, and what may."""
         half, step = boundary
-        if self.reloaded is not None and (half not in (RUN, BACK) or step != self.reloaded):
+        if self.reloaded is not None and (half not in (RUN, RESUME) or step != self.reloaded):
             return self.not_read(self.reloaded)
         if boundary not in self.parts:
             return f"the program has no operations {self.words(boundary)}", "another boundary's"
@@ -118,19 +118,19 @@ class _Follower:
             return "the refills before it are missing", self.first(Boundary(BEFORE, step))
         if half == AFTER and step not in self.running:
             return f"{self.name(step)} is not running", "a boundary of a module that runs"
-        if half == BACK and step not in self.may and not self.silent:
+        if half == RESUME and step not in self.may and not self.silent:
             return f"nothing ran inside the run of {self.name(step)}", "another boundary"
-        if half in (BACK, WRITE) and not began:
+        if half in (RESUME, WRITE) and not began:
             return f"{self.name(step)} is not running", self.first(Boundary(RUN, step))
         return None
 
     def not_read(self, step: int) -> tuple[str, str]:
-        last = self.parts.get(Boundary(BACK, step)) or self.parts[Boundary(RUN, step)]
+        last = self.parts.get(Boundary(RESUME, step)) or self.parts[Boundary(RUN, step)]
         return f"{self.name(step)} was reloaded, but then does not run", self.shown(last[0], False)
 
-    def forget_unless_it_goes_on(self, boundary: Boundary) -> None:
-        """What does not go on now was abandoned."""
-        if boundary.half not in (RELOAD, BACK):
+    def forget_unless_it_resumes(self, boundary: Boundary) -> None:
+        """What does not resume now was abandoned."""
+        if boundary.half not in (RELOAD, RESUME):
             for step in self.owed.intersection(self.running):  # of several runs of it, the last
                 del self.running[len(self.running) - 1 - self.running[::-1].index(step)]
             self.silent -= self.owed
@@ -141,12 +141,12 @@ class _Follower:
     def take(self, boundary: Boundary) -> None:
         """What is so after the boundary."""
         half, step = boundary
-        self.reloaded = step if half == RELOAD and self.has(BACK, step) else None
+        self.reloaded = step if half == RELOAD and self.has(RESUME, step) else None
         if half == BEFORE:
             self.arrived = step
         elif half != RELOAD:
             self.arrived = None
-        if half == BACK or (half == RELOAD and not self.has(BACK, step)):
+        if half == RESUME or (half == RELOAD and not self.has(RESUME, step)):
             self.may.discard(step)
             self.owed.discard(step)
         elif half == RUN:
@@ -168,10 +168,12 @@ class _Follower:
             self.silent.add(step)
 
     def owe(self) -> None:
-        """Who goes on, if it is still running. Where there is nothing to wait for, only what lost
+        """Who resumes, if it is still running. Where there is nothing to wait for, only what lost
         its slot has anything to issue."""
         self.may = {*self.running, *self.silent}
-        self.owed = {step for step in self.innermost() if self.has(BACK, step) or self.taken(step)}
+        self.owed = {
+            step for step in self.innermost() if self.has(RESUME, step) or self.taken(step)
+        }
 
     def taken(self, step: int) -> bool:
         """Whether the step's slot holds another module by now."""
@@ -179,7 +181,7 @@ class _Follower:
         return self.holds[schedule.slot_of[step]] != step % schedule.ring.modules
 
     def innermost(self) -> Iterator[int]:
-        """Of each module, and from each slot, the run that goes on first. Where a silent one may
+        """Of each module, and from each slot, the run that resumes first. Where a silent one may
         be running too, that can't be told, and none is owed anything."""
         uses = Counter(use for step in self.silent for use in self.uses(step))
         slot_of, modules = self.trace.schedule.slot_of, self.trace.schedule.ring.modules

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from schedule.program import BACK, RELOAD
+from schedule.program import RELOAD, RESUME
 from schedule.ring import EMPTY
 from schedule.table import RUN
 
@@ -33,18 +33,18 @@ def arrives(resident: bool) -> tuple[str, ...]:
     return (RUN,) if resident else (RELOAD, RUN)
 
 
-def goes_on(resident: bool) -> tuple[str, ...]:
-    """The same where another module ran inside its run, which now goes on to read the slot. It
+def resumes(resident: bool) -> tuple[str, ...]:
+    """The same where another module ran inside its run, which now resumes and reads the slot. It
     waits in any case: what it finds there may have been brought back meanwhile, and be under way.
     """
-    return (BACK,) if resident else (RELOAD, BACK)
+    return (RESUME,) if resident else (RELOAD, RESUME)
 
 
 def innermost(runs: Sequence[tuple[int, int]]) -> list[int]:
-    """Which runs go on when what ran inside them has ended, the innermost first, by position.
+    """Which runs resume when what ran inside them has ended, the innermost first, by position.
 
     runs: the module and slot of each, the outermost first. Of several runs of one module, or from
-    one slot, the innermost goes on; until it has ended the slot is not the others'.
+    one slot, the innermost resumes; until it has ended the slot is not the others'.
     """
     found: list[int] = []
     modules, slots = set(), set()

@@ -34,9 +34,9 @@ from schedule.table import AFTER, BEFORE, ENTER, LEAVE, PRELOAD, RUN, Boundary, 
 CAPTURE, REPLAY = "capture", "replay"
 """Halves of a captured program, beside those of a schedule."""
 
-RELOAD, BACK, WRITE = "reload", "back", "write"
-"""Halves of what the runtime adds: the refill of a module that is missed; the wait of one that goes
-on to read its slot, after others ran inside its run; the host's write of a module's block."""
+RELOAD, RESUME, WRITE = "reload", "resume", "write"
+"""Halves of what the runtime adds: the refill of a module that is missed; the wait of one that
+resumes after others ran inside its run; the host's write of a module's block."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,7 @@ class Program:
             RUN: self.begin,
             AFTER: self.after,
             RELOAD: [lower_refill(refill, self.streams) for refill in own],
-            BACK: [operations[:-1] for operations in self.begin],
+            RESUME: [operations[:-1] for operations in self.begin],
             WRITE: [lower_write(refill, self.streams) for refill in own],
             PRELOAD: [self.preload],
         }

@@ -25,7 +25,7 @@ from schedule.operations import (
     Wait,
     Write,
 )
-from schedule.program import BACK, RELOAD, WRITE
+from schedule.program import RELOAD, RESUME, WRITE
 from schedule.table import (
     AFTER,
     BEFORE,
@@ -42,7 +42,7 @@ from schedule.table import (
 SCHEMA = 1
 """The version of the file's form. A trace of another one is refused."""
 
-HALVES = (PRELOAD, ENTER, BEFORE, RUN, AFTER, LEAVE, RELOAD, BACK, WRITE)
+HALVES = (PRELOAD, ENTER, BEFORE, RUN, AFTER, LEAVE, RELOAD, RESUME, WRITE)
 KINDS = {"copy": Copy, "run": Run, "record": Record, "wait": Wait, "write": Write}
 """Operations by their names in a file. The runtime captures no graphs, so none is here."""
 
@@ -154,7 +154,7 @@ def place(boundary: Boundary, schedule: Schedule) -> str:
         AFTER: f"after module {module}",
         LEAVE: "on leave",
         RELOAD: f"reload of module {module}",
-        BACK: f"module {module} goes on",
+        RESUME: f"module {module} resumes",
         WRITE: f"what module {module} wrote is kept",
     }.get(boundary.half, f"{boundary.half} {boundary.step}")
     of_several = schedule.period > 1 and boundary.half not in (PRELOAD, WRITE)

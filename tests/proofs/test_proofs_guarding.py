@@ -19,8 +19,8 @@ BREAKS = {
     "an older version is resident": ["resident", *GUARDS, *ONE],
     "a miss is not reloaded": ["arrives", "arrives, one copy stream"],
     "reloaded too late": ["arrives, one copy stream"],
-    "what is resident goes on without a wait": ["goes on, one copy stream"],
-    "what lost its slot goes on": ["goes on", "goes on, one copy stream"],
+    "what is resident resumes without a wait": ["resumes, one copy stream"],
+    "what lost its slot resumes": ["resumes", "resumes, one copy stream"],
 }
 
 

@@ -348,7 +348,7 @@ def test_a_reload_that_never_comes_is_seen(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_a_slot_that_is_not_given_back_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Hooks, "_go_on", lambda *_: None)
+    monkeypatch.setattr(Hooks, "_resume", lambda *_: None)
     model = hosts(3)
     model.layers[0].inner = (model.layers[1],)
     with runtime.offload(model, slots=1, policy="chain") as offloaded, offloaded.trace() as trace:
@@ -399,7 +399,7 @@ def test_every_named_policy_is_here() -> None:
 
 def test_of_two_runs_of_a_module_the_inner_one_was_abandoned() -> None:
     """Module 0 runs module 1, which runs module 0: interrupted, and again. The outer run of
-    module 0 goes on."""
+    module 0 resumes."""
     model = hosts(2)
     first, second = model.layers
     calls: list[int] = []
@@ -454,4 +454,4 @@ def test_a_state_dict_during_a_run_issues_nothing() -> None:
     handle.remove()
     found = audit(again(trace))
     assert found.fits, str(found)
-    assert not [one for one in trace.issued if one.boundary.half == "back"]
+    assert not [one for one in trace.issued if one.boundary.half == "resume"]

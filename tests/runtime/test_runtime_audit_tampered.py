@@ -91,11 +91,11 @@ def test_no_line_can_be_removed_doubled_or_swapped(
 
 
 def unseen_waits(trace: Trace) -> list[int]:
-    """The lines of waits of a module that goes on, where what ran inside its run issued nothing at
+    """The lines of waits of a module that resumes, where what ran inside its run issued nothing at
     its end. One more of them, or one less, changes nothing: what it waits for did not change."""
     pairs = enumerate(zip(trace.issued, trace.issued[1:], strict=False), start=3)
     halves = ((line, one.boundary.half, two.boundary.half) for line, (one, two) in pairs)
-    return [line for line, before, half in halves if (before, half) == ("run", "back")]
+    return [line for line, before, half in halves if (before, half) == ("run", "resume")]
 
 
 @EACH

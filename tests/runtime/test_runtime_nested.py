@@ -114,7 +114,7 @@ def test_unless_the_slot_is_given_back_with_other_weights(monkeypatch: pytest.Mo
         for outer in hooks._running:
             hooks.interpreter.arena.bind(outer.weights)
 
-    monkeypatch.setattr(Hooks, "_go_on", give_back_as_it_is)
+    monkeypatch.setattr(Hooks, "_resume", give_back_as_it_is)
     harmed = set()
     for schedule in SCHEDULES:
         ring = schedule.ring

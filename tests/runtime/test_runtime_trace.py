@@ -168,7 +168,7 @@ def test_a_module_whose_slot_was_taken_by_an_inner_one_gets_it_back_with_a_wait(
         handle.remove()
     reload = list(lower_refills([Refill(0, 1)]))
     # Module 1's own refill after it brings module 0 back: no second copy, but it may not have
-    # landed when module 0 goes on.
+    # landed when module 0 resumes.
     wait = program.begin[0][0]
     wanted = [*program.begin[0], *reload, *program.begin[1], *program.after[1], wait]
     assert trace.operations == [*wanted, *program.after[0]]

@@ -195,15 +195,15 @@ def parts(*names: str) -> Trace:
 
 RIGHT = [
     "enter 0, run 0, after 0, before 1, run 1, leave 1",
-    "run 0, after 0, run 0, run 0, after 0, back 0, after 0",  # twice; itself inside itself
+    "run 0, after 0, run 0, run 0, after 0, resume 0, after 0",  # twice; itself inside itself
     "run 0, before 1, run 1, after 0",
     "run 0, run 0, after 0",  # abandoned
     "before 1, before 1, run 1, run 0, after 0",  # refused after its refill
     "before 1, reload 1, run 1",
     "reload 0, run 0",
-    "run 0, before 1, run 1, reload 0, back 0, after 0",
-    "run 0, before 1, run 1, back 0, back 0, after 0",  # one inside one inside it, unseen
-    "before 1, run 1, before 1, run 1, write 1, reload 1, back 1, write 1",
+    "run 0, before 1, run 1, reload 0, resume 0, after 0",
+    "run 0, before 1, run 1, resume 0, resume 0, after 0",  # one inside one inside it, unseen
+    "before 1, run 1, before 1, run 1, write 1, reload 1, resume 1, write 1",
     "run 0, write 0, after 0",
     "enter 0, enter 0, leave 1, leave 1, enter 0",  # another pass within, or abandoned
     "preload 0, run 0",
@@ -228,12 +228,12 @@ WRONG = {
     "reload 0, reload 0, run 0": "module 0 was reloaded, but then does not run",
     "reload 1, run 0": "module 1 was reloaded, but then does not run",
     "run 0, reload 0, write 0": "module 0 was reloaded, but then does not run",
-    "back 0": "nothing ran inside the run of module 0",
-    "reload 0, back 0": "nothing ran inside the run of module 0",
-    "run 0, back 0": "nothing ran inside the run of module 0",
-    "run 0, run 0, after 0, back 0, back 0": "nothing ran inside the run of module 0",
+    "resume 0": "nothing ran inside the run of module 0",
+    "reload 0, resume 0": "nothing ran inside the run of module 0",
+    "run 0, resume 0": "nothing ran inside the run of module 0",
+    "run 0, run 0, after 0, resume 0, resume 0": "nothing ran inside the run of module 0",
     "run 0, run 0, after 0, after 0": "module 0 is not running",
-    "before 1, run 1, back 0": "module 0 is not running",
+    "before 1, run 1, resume 0": "module 0 is not running",
     "write 0": "module 0 is not running",
     "run 0, write 1": "module 1 is not running",
     "run 0, after 0, write 0": "module 0 is not running",
@@ -260,7 +260,7 @@ def test_what_lost_its_slot_and_did_not_get_it_back_does_not_run() -> None:
     found = lower(chain).parts()
     trace = Trace("cpu", chain, (0,))
     inner = [*found["run"][0], *found["reload"][1], *found["run"][1], *found["after"][1]]
-    given_back = [*found["reload"][0], *found["back"][0]]
+    given_back = [*found["reload"][0], *found["resume"][0]]
     trace.issued = [*inner, *given_back, *found["after"][0]]
     assert audit(trace).fits
     trace.issued = [*inner, *found["after"][0]]
@@ -301,7 +301,7 @@ def test_after_a_boundary_after_what_ran_inside_the_outer_one_lost_its_slot() ->
     assert first(trace)[:3] == (2 + len(after), "program", "module 0 is not running")
     trace.issued = [*leave, *after]  # module 0 may be inside of 1, or 1 of 0: it can't be told
     assert not audit(trace).misfits
-    trace.issued = [*leave, *found["reload"][1], *found["back"][1], *after]
+    trace.issued = [*leave, *found["reload"][1], *found["resume"][1], *after]
     assert not audit(trace).misfits
 
 
@@ -310,7 +310,7 @@ def test_what_ran_when_the_trace_began_may_end_in_it() -> None:
     trace.running = (0,)
     assert not audit(trace).misfits
     assert audit(trace).abandoned == 0
-    trace = parts("write 1", "reload 1", "back 1")
+    trace = parts("write 1", "reload 1", "resume 1")
     trace.running = (1,)
     assert not audit(trace).misfits
 
@@ -334,7 +334,7 @@ def test_a_run_without_its_reload() -> None:
 
 def test_what_gets_its_slot_back_must_find_itself_there() -> None:
     """The copy of the reload is another's: the machine and the program both say so."""
-    trace = parts("run 0", "reload 0", "back 0")
+    trace = parts("run 0", "reload 0", "resume 0")
     at = next(n for n, one in enumerate(trace.issued) if isinstance(one.operation, Copy))
     trace.issued[at] = trace.issued[at]._replace(operation=Copy(COPY, 0, 1))
     last = len(trace.issued) + 1
@@ -343,7 +343,7 @@ def test_what_gets_its_slot_back_must_find_itself_there() -> None:
 
 def test_what_gets_its_slot_back_reads_on() -> None:
     """Its wait is for another slot's copy, so its own may not have landed."""
-    trace = parts("run 0", "reload 0", "back 0")
+    trace = parts("run 0", "reload 0", "resume 0")
     trace.issued[-1] = trace.issued[-1]._replace(operation=Wait(COMPUTE, landed(1)))
     last = len(trace.issued) + 1
     assert properties(trace) == {"program": last, "RAW": last}

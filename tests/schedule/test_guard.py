@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from schedule.guard import Copied, arrives, goes_on, innermost, is_resident
+from schedule.guard import Copied, arrives, innermost, is_resident, resumes
 
 
 def test_what_the_guard_says() -> None:
     assert (arrives(True), arrives(False)) == (("run",), ("reload", "run"))
-    assert (goes_on(True), goes_on(False)) == (("back",), ("reload", "back"))
+    assert (resumes(True), resumes(False)) == (("resume",), ("reload", "resume"))
     assert is_resident(Copied(2, 5), 2, 5)
     assert not is_resident(Copied(2, 5), 2, 6)
     assert not is_resident(Copied(2, 5), 1, 5)
@@ -28,5 +28,5 @@ def test_what_the_guard_says() -> None:
         ([(0, 0), (1, 1), (0, 0), (2, 2)], [3, 2, 1]),
     ],
 )
-def test_the_innermost_goes_on(runs: list[tuple[int, int]], found: list[int]) -> None:
+def test_the_innermost_resumes(runs: list[tuple[int, int]], found: list[int]) -> None:
     assert innermost(runs) == found

@@ -102,12 +102,12 @@ def test_a_graph_is_in_no_trace() -> None:
 
 
 def test_places_in_words() -> None:
-    words = [place(Boundary(half, 1), CHAIN) for half in ("run", "after", "reload", "back")]
+    words = [place(Boundary(half, 1), CHAIN) for half in ("run", "after", "reload", "resume")]
     assert words == [
         "module 1 begins",
         "after module 1",
         "reload of module 1",
-        "module 1 goes on",
+        "module 1 resumes",
     ]
     assert place(Boundary("before", 3), everywhere()) == "pass 1 of the period, before module 1"
     assert place(Boundary("preload", 0), everywhere()) == "preload"
@@ -288,7 +288,7 @@ OPERATIONS: list[tuple[int, str, Any, str]] = [
     (6, "pageable", 1, "pageable: true or false is needed, not 1"),
     (3, "half", "during",
      "half: 'during' is unknown; halves are preload, enter, before, run, after, leave, reload, "
-     "back, write"),
+     "resume, write"),
     (3, "half", None, "half: a text is needed, not null"),
     (3, "step", -1, "step: -1 is outside of 0 .. 2"),
     (3, "step", 3, "step: 3 is outside of 0 .. 2"),

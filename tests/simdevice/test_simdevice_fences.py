@@ -103,7 +103,7 @@ RUN_WITH: dict[str, tuple[tuple[str, int, int, str, str], ...]] = {
         ("one_ahead", 5, 2, IN_ORDER, TWO),
     ),
     "two copy streams without order": (("chain", 3, 1, "skipped", TWO),),
-    "going on without a wait": (("chain", 2, 1, "nested", ONE),),
+    "resuming without a wait": (("chain", 2, 1, "nested", ONE),),
     "a reload without its fences": (
         ("chain", 3, 1, "nested", ONE),
         ("one_ahead", 5, 2, "backwards", TWO),
@@ -113,7 +113,7 @@ RUN_WITH: dict[str, tuple[tuple[str, int, int, str, str], ...]] = {
 
 UNSEEN = (
     "two copy streams without order",
-    "going on without a wait",
+    "resuming without a wait",
     "a reload without its fences",
 )
 """In order nothing is missing: the clocks at the door see passes in order."""
@@ -180,8 +180,8 @@ GUARDED = {
     "an older version is resident": ("is_resident", ("chain", 3, 3, "updated")),
     "a miss is not reloaded": ("arrives", ("chain", 3, 1, "skipped")),
     "reloaded too late": ("arrives", ("chain", 3, 1, "skipped")),
-    "what is resident goes on without a wait": ("goes_on", ("chain", 2, 1, "nested")),
-    "what lost its slot goes on": ("goes_on", ("chain", 3, 1, "nested")),
+    "what is resident resumes without a wait": ("resumes", ("chain", 2, 1, "nested")),
+    "what lost its slot resumes": ("resumes", ("chain", 3, 1, "nested")),
 }
 """By mutant of the guard, the function that it changes, and what is offloaded."""
 

@@ -58,7 +58,7 @@ def test_what_is_missed_is_reloaded_and_right(
 @pytest.mark.parametrize(
     ("policy", "modules", "slots"), [*CASES, ("chain", 2, 1), ("chain", 3, 2), ("balanced", 5, 3)]
 )
-def test_a_module_inside_whose_run_another_ran_waits_before_it_goes_on(
+def test_a_module_inside_whose_run_another_ran_waits_before_it_resumes(
     sim: SimDevice, policy: str, modules: int, slots: int
 ) -> None:
     """Its slot was lost and loaded again, by the guard or by the schedule; or just left alone."""
@@ -68,7 +68,7 @@ def test_a_module_inside_whose_run_another_ran_waits_before_it_goes_on(
         with offloaded.trace() as trace:
             case.outputs()
     assert audit(trace).fits
-    waits = [one for one in trace.issued if one.boundary.half == "back"]
+    waits = [one for one in trace.issued if one.boundary.half == "resume"]
     assert len(waits) == case.passes
 
 
