@@ -218,7 +218,7 @@ def _read_again(step: int, reading: Any) -> Iterator[machine.Event]:
 
 
 def _reads_on(issued: Issued, trace: Trace) -> Run:
-    """The rest of the run of a module that got its slot back."""
+    """The rest of the run of a module that resumes."""
     step, schedule = issued.boundary.step, trace.schedule
     return Run(COMPUTE, schedule.slot_of[step], step % schedule.ring.modules)
 

@@ -260,8 +260,8 @@ def test_what_lost_its_slot_and_did_not_get_it_back_does_not_run() -> None:
     found = lower(chain).parts()
     trace = Trace("cpu", chain, (0,))
     inner = [*found["run"][0], *found["reload"][1], *found["run"][1], *found["after"][1]]
-    given_back = [*found["reload"][0], *found["resume"][0]]
-    trace.issued = [*inner, *given_back, *found["after"][0]]
+    resumed = [*found["reload"][0], *found["resume"][0]]
+    trace.issued = [*inner, *resumed, *found["after"][0]]
     assert audit(trace).fits
     trace.issued = [*inner, *found["after"][0]]
     assert first(trace) == (
