@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Sequence
 
+from proofs.compare import compare_all
 from proofs.prove import Result, prove_all, total
 from proofs.report import Verdict, row
 from proofs.user import PolicyResult, prove_policy
@@ -26,9 +27,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     commands = parser.add_subparsers(dest="command")
     policy = commands.add_parser("policy", help="prove or refute a policy for all sizes")
     policy.add_argument("name", help="pkg.module:function, or a named policy")
+    engines = commands.add_parser("engines", help="compare the engines on every ring to a bound")
+    engines.add_argument("--to", type=int, default=8, metavar="SIZE", help="rings to SIZExSIZE")
     chosen = parser.parse_args(arguments)
     if chosen.command == "policy":
         return one_policy(chosen.name)
+    if chosen.command == "engines":
+        if chosen.to < 1:
+            parser.error("a ring has at least 1 module and 1 slot")
+        return every_ring(chosen.to)
     return everything()
 
 
@@ -42,6 +49,21 @@ def everything() -> int:
     print("\n".join(by_policy(results)))
     print(line)
     return verdict.value
+
+
+def every_ring(bound: int) -> int:
+    """Every program of every ring to the bound, by all engines: ring by ring, as it is decided."""
+    programs = wholly = 0
+    for compared in compare_all(bound, os.cpu_count() or 1):
+        programs, wholly = programs + compared.programs, wholly + compared.wholly
+        if compared.found:
+            print(f"{Verdict.DISAGREE.name}: {compared}")
+            return Verdict.DISAGREE.value
+        print(compared, flush=True)
+    verdict = Verdict.HOLDS_TO_BOUND
+    text = f"the engines agree on {programs:,} programs of all rings to {bound}x{bound}"
+    print(f"{verdict.name}: {text}; every interleaving of {wholly:,} of them was visited")
+    return Verdict.PROVED.value
 
 
 def by_policy(results: Sequence[Result]) -> list[str]:

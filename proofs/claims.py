@@ -8,6 +8,7 @@ from typing import Any
 
 from proofs import engines
 from proofs.agreement import BOUND, disagreement
+from proofs.cases import EVERY_RUN
 from proofs.guarding import guard_claim
 from proofs.obligation import Obligation, System
 from proofs.ordering import ordering_claim
@@ -30,6 +31,9 @@ from proofs.theorems import machine_claim, soundness_claim
 EXPECTED_CLAIMS = 11
 EXPECTED_OBLIGATIONS = 103
 """A run with fewer claims or obligations is not a pass: something was dropped unseen."""
+
+FAULTS, SMALL = EVERY_RUN.faults, EVERY_RUN.small
+SOLVER = EVERY_RUN.solver
 
 FIRST = {"N": 5, "K": 2, "s": 1}
 
@@ -127,8 +131,7 @@ def claims(system: System) -> tuple[Claim, ...]:
             "no interleaving of a safe schedule's program shows a hazard, a loose copy or another "
             "module's weights: eager, captured, with a module skipped, with a block written; and "
             "the runtime is given the operations that were looked at",
-            f"all rings to {engines.BOUND}x{engines.BOUND} (two copy streams, and periods of "
-            f"several passes, to {engines.MIDDLE}x{engines.MIDDLE}), preload and two periods",
+            f"{EVERY_RUN}), preload and two periods",
             search=lambda: engines.together(system),
         ),
         Claim(
@@ -145,10 +148,8 @@ def claims(system: System) -> tuple[Claim, ...]:
             "clocks, interleavings and a solver over real times find the same faults in the same "
             "programs, right ones and faulty ones (searches that meet their bound are compared as "
             "far as they went)",
-            f"all rings to {engines.BOUND}x{engines.BOUND} (two copy streams, and periods of "
-            f"several passes, to {engines.MIDDLE}x{engines.MIDDLE}; faulty programs to "
-            f"{engines.FAULTS}x{engines.FAULTS}, on two copy streams to "
-            f"{engines.SMALL}x{engines.SMALL}; the solver to {engines.TINY}x{engines.TINY})",
+            f"{EVERY_RUN}; faulty programs to {FAULTS}x{FAULTS}, on two copy streams to "
+            f"{SMALL}x{SMALL}; the solver to {SOLVER}x{SOLVER})",
             search=lambda: engines.disagreement(system),
             found=Verdict.DISAGREE,
         ),

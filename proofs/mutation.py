@@ -16,6 +16,7 @@ from unittest.mock import patch
 
 from proofs import engines
 from proofs.agreement import disagreement
+from proofs.cases import EVERY_RUN, cases, rings
 from proofs.guarding import wrong_order
 from proofs.obligation import System
 from schedule.ring import EMPTY, Ring
@@ -135,12 +136,12 @@ def smallest_schedule(verifier: Any) -> str:
 def smallest_program(system: System) -> str:
     """The smallest safe schedule whose program has a fault, by this lowering: every engine must
     find one, or they disagree; or whose program gives the runtime something else."""
-    for policy, ring in engines.rings(system.policy.NAMED.values(), engines.BOUND):
+    for policy, ring in rings(system.policy.NAMED.values(), EVERY_RUN.rings):
         other = engines.other_parts(system, policy(ring))
         if other:
             return f"N={ring.modules}, K={ring.slots}, {policy.name}, {other}"
         safe = system.verifier.check(policy(ring)).safe
-        for case in engines.cases(system, policy, ring) if safe else ():
+        for case in cases(system, policy, ring) if safe else ():
             found = engines.refute(system, case)
             if any(found.values()):
                 names = "; ".join(f"{engine}: {', '.join(each)}" for engine, each in found.items())

@@ -9,18 +9,10 @@ from typing import Any
 import pytest
 
 from proofs import engines
+from proofs.cases import Bounds, Case, cases
 from proofs.claims import claims
-from proofs.engines import (
-    FAULTY,
-    Case,
-    cases,
-    difference,
-    disagreement,
-    normal,
-    refute,
-    settled,
-    together,
-)
+from proofs.engines import difference, disagreement, normal, refute, settled, together
+from proofs.faulty import FAULTY
 from proofs.mutants_program import ORDER_MUTANTS, PROGRAM_MUTANTS
 from proofs.mutation import Mutant, apply
 from proofs.obligation import System
@@ -54,8 +46,7 @@ BY_NAME = {mutant.name: mutant for mutant in PROGRAM_MUTANTS}
 @pytest.fixture(autouse=True)
 def _small(monkeypatch: pytest.MonkeyPatch) -> None:
     """The searches go to 8x8 in the command."""
-    monkeypatch.setattr(engines, "BOUND", 2)
-    monkeypatch.setattr(engines, "TINY", 1)
+    monkeypatch.setattr(engines, "EVERY_RUN", Bounds(2, 2, 2, 2, solver=1))
 
 
 def verdict(number: int, system: System) -> tuple[Verdict, str]:

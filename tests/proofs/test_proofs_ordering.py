@@ -6,7 +6,8 @@ from functools import cache
 
 import pytest
 
-from proofs import engines
+from proofs import mutation
+from proofs.cases import Bounds
 from proofs.claims import claims
 from proofs.mutants_program import ORDER_MUTANTS, PROGRAM_MUTANTS
 from proofs.mutation import Mutant, apply, smallest
@@ -130,12 +131,12 @@ def test_the_reason_is_the_hazard(name: str) -> None:
 def test_the_smallest_program_with_the_fault_is_pinned(
     mutant: Mutant, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(engines, "BOUND", 2)
+    monkeypatch.setattr(mutation, "EVERY_RUN", Bounds(2, 2, 2, 2, 2))
     assert smallest(mutant, apply(mutant, System())) == mutant.smallest
 
 
 def test_the_true_lowering_has_no_faulty_program(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engines, "BOUND", 2)
+    monkeypatch.setattr(mutation, "EVERY_RUN", Bounds(2, 2, 2, 2, 2))
     assert smallest(PROGRAM_MUTANTS[0], System()) == "none"
 
 

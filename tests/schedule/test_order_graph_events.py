@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from proofs.engines import STREAMS, Case, difference, settled
+from proofs.cases import STREAMS, Case
+from proofs.engines import difference, settled
 from proofs.obligation import System
 from schedule import Ring, policies
 from schedule.errors import ProgramError

@@ -13,7 +13,7 @@ from dataclasses import replace
 
 import torch
 
-from proofs.engines import cases
+from proofs.cases import cases
 from proofs.obligation import System
 from schedule.operations import (
     HOST,

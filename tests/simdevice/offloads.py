@@ -18,7 +18,7 @@ import torch
 from torch import nn
 
 import runtime
-from proofs.engines import STREAMS
+from proofs.cases import STREAMS
 from schedule import policies
 from schedule.program import lower
 from schedule.ring import Ring

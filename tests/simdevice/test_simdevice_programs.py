@@ -9,7 +9,7 @@ from functools import cache
 
 import pytest
 
-from proofs import engines
+from proofs.cases import Case, cases
 from proofs.mutants_program import PROGRAM_MUTANTS
 from proofs.mutation import Mutant, apply
 from proofs.obligation import System
@@ -35,8 +35,8 @@ def safe(name: str, ring: Ring) -> bool:
 @pytest.mark.parametrize("name", policies.NAMED)
 def test_whole_programs_are_right_under_every_seed(sim: SimDevice, name: str) -> None:
     for ring in RINGS:
-        cases = engines.cases(SYSTEM, policies.named(name), ring) if safe(name, ring) else ()
-        for case in cases:
+        whole = cases(SYSTEM, policies.named(name), ring) if safe(name, ring) else ()
+        for case in whole:
             expected = Expected(case.listing)
             for adversary, seeds in SEEDS.items():
                 for seed in range(seeds):
@@ -58,7 +58,7 @@ def test_a_failing_program_is_replayed_by_its_line(capsys: pytest.CaptureFixture
 def test_an_unsafe_schedule_is_wrong_under_every_seed(sim: SimDevice) -> None:
     """Its program is perfectly ordered: what is wrong is the schedule. Where misses are reloaded,
     the same schedule is right."""
-    for case in engines.cases(SYSTEM, policies.named("modular"), Ring(3, 2)):
+    for case in cases(SYSTEM, policies.named("modular"), Ring(3, 2)):
         for adversary in ADVERSARIES:
             for seed in range(2 * MORE):
                 with sim.steps(seed, adversary):
@@ -97,25 +97,25 @@ HARMLESS: dict[str, tuple[str, ...]] = {
 
 
 @cache
-def mutated(mutant: Mutant) -> tuple[engines.Case, ...]:
+def mutated(mutant: Mutant) -> tuple[Case, ...]:
     """The programs that the mutant changes."""
     return tuple(_mutated(mutant))
 
 
-def _mutated(mutant: Mutant) -> Iterator[engines.Case]:
+def _mutated(mutant: Mutant) -> Iterator[Case]:
     system = apply(mutant, SYSTEM)
     for name in ("chain", "rotating", "on_demand", "restart"):
         for ring in (Ring(3, 1), Ring(3, 2)):
             policy = policies.named(name)
-            whole = {case.name: case for case in engines.cases(SYSTEM, policy, ring)}
-            for case in engines.cases(system, policy, ring):
+            whole = {case.name: case for case in cases(SYSTEM, policy, ring)}
+            for case in cases(system, policy, ring):
                 if case.listing != whole[case.name].listing:
                     wanted = Expected(whole[case.name].listing)
                     assert Expected(case.listing).results() == wanted.results()
                     yield case
 
 
-def outcomes(sim: SimDevice, case: engines.Case) -> set[str]:
+def outcomes(sim: SimDevice, case: Case) -> set[str]:
     """What some seeds show; of a program with a fault more of them, until it shows."""
     found, faulty = set(), not order(case.listing, case.streams).safe
     for seed in range(40 * MORE):
@@ -138,9 +138,9 @@ def test_every_mutant_of_the_lowering_is_executed() -> None:
 def test_the_write_of_another_slot_keeps_other_bytes(sim: SimDevice) -> None:
     """No race: the host writes something else, whatever the timing."""
     policy, ring = policies.named("chain"), Ring(4, 3)
-    whole = {case.name: case for case in engines.cases(SYSTEM, policy, ring)}
+    whole = {case.name: case for case in cases(SYSTEM, policy, ring)}
     faulty = apply(MUTANTS[KEEPS_ANOTHER], SYSTEM)
-    case = next(one for one in engines.cases(faulty, policy, ring) if "written" in one.name)
+    case = next(one for one in cases(faulty, policy, ring) if "written" in one.name)
     expected = Expected(whole[case.name].listing)
     for adversary in ADVERSARIES:
         with sim.steps(0, adversary):

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 import runtime
-from proofs.engines import STREAMS
+from proofs.cases import STREAMS
 from schedule.audit import audit
 from tests.simdevice.device import ADVERSARIES, SimDevice
 from tests.simdevice.helpers import DEVICE

@@ -1,0 +1,158 @@
+"""Which programs the engines look at: every lowering of a policy's schedules, and with faults."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+from proofs.faulty import AS_IT_IS, FAULTY, NO_JOIN
+from proofs.obligation import System
+from schedule.operations import COMPUTE, COPY, Copy, Issued, Listing, Operations, Streams
+from schedule.policy import Policy
+from schedule.program import RELOAD, REPLAY, WRITE, CapturedProgram, Program
+from schedule.ring import Ring
+from schedule.table import AFTER, BEFORE, PRELOAD, RUN, Boundary, Refill, Schedule
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """Up to which size of ring the engines look at what. rings: programs as lowered, one copy
+    stream.  middle: those on two copy streams, or with a period of several passes.  faults:
+    faulty programs.  small: faulty programs on two copy streams, or with nothing joined, which
+    have very many interleavings; and faults where a module is skipped or a block written, which
+    are the same faults once more.  solver: all that the solver is asked about."""
+
+    rings: int
+    faults: int
+    middle: int
+    small: int
+    solver: int
+
+    def __str__(self) -> str:
+        return (
+            f"all rings to {self.rings}x{self.rings} (two copy streams, and periods of several "
+            f"passes, to {self.middle}x{self.middle}"
+        )
+
+
+EVERY_RUN = Bounds(rings=8, faults=6, middle=4, small=3, solver=2)
+"""What ``python -m proofs`` has the time for; ``python -m proofs engines`` has no other limit than
+the one it is given."""
+STREAMS = {
+    "one copy stream": Streams(),
+    "two copy streams": Streams((COPY, "copy 1")),
+    "copies on the compute stream": Streams((COMPUTE,)),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A program of a ring: which, and as listed. guarded: what is missed is reloaded, so that it
+    is right for an unsafe schedule too. plain: nothing is skipped, and nothing written."""
+
+    name: str
+    listing: Listing
+    streams: Streams
+    guarded: bool = False
+    plain: bool = True
+
+
+def cases(system: System, policy: Policy, ring: Ring, bounds: Bounds = EVERY_RUN) -> Iterator[Case]:
+    """Every lowering of the policy's schedule: preload and two periods, eagerly, with a module
+    skipped, with the host writing a block, and captured, with eager passes between."""
+    schedule, large = policy(ring), max(ring.modules, ring.slots) > bounds.middle
+    for kind, streams in STREAMS.items():
+        if large and (len(streams.copies) > 1 or schedule.period > 1):
+            continue
+        head = f"N={ring.modules}, K={ring.slots}, {policy.name}, {kind}"
+        program = system.program.lower(schedule, streams)
+        eager = program.listing(2)
+        yield Case(head, eager, streams)
+        written = _written(system, eager, ring, streams)
+        yield Case(f"{head}, written", written, streams, plain=False)
+        if schedule.period == 1:
+            skipped = _skipped(system, schedule, streams)
+            yield Case(f"{head}, skipped", skipped, streams, guarded=True, plain=False)
+            captured = system.program.lower_captured(schedule, streams)
+            graph = _captured(captured, program)
+            yield Case(f"{head}, captured", graph, streams)
+            written = _written(system, captured.listing(1), ring, streams)
+            yield Case(f"{head}, captured, written", written, streams, plain=False)
+
+
+def issued(operations: Operations, half: str, step: int) -> Listing:
+    return tuple(Issued(operation, Boundary(half, step)) for operation in operations)
+
+
+def _written(system: System, listing: Listing, ring: Ring, streams: Streams) -> Listing:
+    """At the end the module of the last copy is brought into another slot too, and runs; the host
+    keeps what it wrote into the first slot, whose copy is old then, and it runs once more. So both
+    copies read the block that the host writes."""
+    copy = [one.operation for one in listing if isinstance(one.operation, Copy)][-1]
+    held = Refill(copy.slot, copy.module)
+    other = Refill((copy.slot - 1) % ring.slots, copy.module)
+    again = system.program.lower_refills([other] if other != held else [], streams)
+    kept = system.program.lower_write(held, streams)
+    run = system.program.lower_run(held.slot, held.module, streams)
+    once_more = (*system.program.lower_refills([held], streams), *run)
+    return (
+        *listing,
+        *issued(again, RELOAD, 0),
+        *issued(run, RUN, 0),
+        *issued(kept, WRITE, 0),
+        *issued(once_more, RELOAD, 1),
+    )
+
+
+def _skipped(system: System, schedule: Schedule, streams: Streams) -> Listing:
+    """Two passes without module 1; what is then missed is reloaded before it runs."""
+    program = system.program.lower(schedule, streams)
+    listing, holds = list(program.listing(0)), dict(schedule.preload)
+    for number in range(2 * schedule.ring.modules):
+        step = number % schedule.ring.modules
+        slot = schedule.slot_of[step]
+        if step == 1:
+            continue
+        if holds.get(slot) != step:
+            reload = system.program.lower_refills([Refill(slot, step)], streams)
+            listing += issued(reload, RELOAD, number)
+            holds[slot] = step
+        listing += issued(program.before[step] + program.begin[step], BEFORE, number)
+        listing += issued(program.after[step], AFTER, number)
+        holds.update(schedule.before[step])
+        holds.update(schedule.after[step])
+    return tuple(listing)
+
+
+def _captured(captured: CapturedProgram, eager: Program) -> Listing:
+    """Capture; an eager pass; a replay; another eager pass; a replay."""
+    passes = [one for one in eager.listing(1) if one.boundary.half != PRELOAD]
+    replay = issued(captured.replay, REPLAY, 0)
+    return (*captured.listing(0), *passes, *replay, *passes, *replay)
+
+
+def rings(policies: Any, bound: int) -> Iterator[tuple[Policy, Ring]]:
+    """Policies and rings, by N, then K."""
+    for modules in range(1, bound + 1):
+        for slots in range(1, bound + 1):
+            for policy in policies:
+                if slots >= policy.least_slots:
+                    yield policy, Ring(modules, slots)
+
+
+def programs(
+    system: System, policy: Policy, ring: Ring, bounds: Bounds, seen: set[Any]
+) -> Iterator[tuple[Case, bool]]:
+    """Every lowering with every fault within the bounds, and whether the solver is asked too. What
+    is in ``seen`` is left out, the same program of another policy or fault; the rest is put in."""
+    size = max(ring.modules, ring.slots)
+    for case in cases(system, policy, ring, bounds):
+        for fault, change in FAULTY.items():
+            few = case.plain and len(case.streams.copies) == 1 and fault != NO_JOIN
+            looked_at = fault == AS_IT_IS or size <= (bounds.faults if few else bounds.small)
+            listing = change(case.listing)
+            if looked_at and (listing, case.streams) not in seen:
+                seen.add((listing, case.streams))
+                faulty = replace(case, name=f"{case.name}, {fault}", listing=listing)
+                yield faulty, size <= bounds.solver
