@@ -11,6 +11,7 @@ from proofs.agreement import BOUND, disagreement
 from proofs.cases import EVERY_RUN
 from proofs.guarding import guard_claim
 from proofs.obligation import Obligation, System
+from proofs.optimality import optimality_claim
 from proofs.ordering import ordering_claim
 from proofs.refills import own_pass_obligation, refill_obligations, rotation
 from proofs.report import Verdict
@@ -28,8 +29,8 @@ from proofs.sizes import (
 )
 from proofs.theorems import machine_claim, soundness_claim
 
-EXPECTED_CLAIMS = 11
-EXPECTED_OBLIGATIONS = 103
+EXPECTED_CLAIMS = 12
+EXPECTED_OBLIGATIONS = 110
 """A run with fewer claims or obligations is not a pass: something was dropped unseen."""
 
 FAULTS, SMALL = EVERY_RUN.faults, EVERY_RUN.small
@@ -124,6 +125,13 @@ def claims(system: System) -> tuple[Claim, ...]:
             "reversed, cut short, or run inside one another",
             ALL,
             tuple(guard_claim(system)),
+        ),
+        Claim(
+            8,
+            "optimality",
+            "g* = N // ceil(N / K) is the largest distance a static map can keep; balanced does",
+            ALL,
+            tuple(optimality_claim(system)),
         ),
         Claim(
             9,

@@ -40,16 +40,26 @@ def cyclic_slot(step: int, ring: Sizes) -> int:
     return step % ring.slots
 
 
+def block_count(ring: Sizes) -> int:
+    """ceil(N / K): into as many blocks ``balanced`` cuts the ring, each no longer than K."""
+    return (ring.modules - 1) // ring.slots + 1
+
+
+def best_distance(ring: Sizes) -> int:
+    """g* = N // ceil(N / K), in steps: the largest distance from one user of a slot to the next
+    that a static slot map can keep everywhere, the end of the pass included (claim 8)."""
+    return ring.modules // block_count(ring)
+
+
 def balanced_slot(step: int, ring: Sizes) -> int:
-    """Near-equal blocks: distance at least g* = N // ceil(N / K), which no static map exceeds.
+    """Near-equal blocks: distance at least g*, which no static map exceeds.
 
     The ring is cut into ceil(N / K) blocks that differ by at most one in length; a module's
     slot is its offset in its block. Slots that no offset needs are spare: each takes one
     module, of the smallest offset first, for itself, so that it is never copied again. The
     last block's module of each offset stays, alone then, in the offset's slot.
     """
-    blocks = (ring.modules - 1) // ring.slots + 1
-    short = ring.modules // blocks
+    blocks, short = block_count(ring), best_distance(ring)
     longer = ring.modules % blocks
     if step < longer * (short + 1):
         block, offset = step // (short + 1), step % (short + 1)

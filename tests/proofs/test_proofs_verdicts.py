@@ -14,7 +14,7 @@ from schedule.policy import NAMED
 
 MANY = len(MUTANTS)
 COUNTS = {"0 machine": 9, "1 soundness": 7, "2 policies": 17, "3 modular": 7}
-COUNTS |= {"4 equivalence": 2, "5 ordering": 41, "6 closure": 7, "7 guard": 13}
+COUNTS |= {"4 equivalence": 2, "5 ordering": 41, "6 closure": 7, "7 guard": 13, "8 optimality": 7}
 BOUNDED = ("9 together", "10 agreement", "11 engines")
 FIRST_MUTANT = len(COUNTS) + len(BOUNDED)
 
@@ -36,7 +36,7 @@ def test_a_whole_run_is_proved() -> None:
     verdict, line = total(whole())
     assert verdict is Verdict.PROVED
     assert verdict.value == 0
-    assert line == f"PROVED: 11 claims, 103 of 103 obligations, {MANY} of {MANY} mutants refuted"
+    assert line == f"PROVED: 12 claims, 110 of 110 obligations, {MANY} of {MANY} mutants refuted"
 
 
 @pytest.mark.parametrize("at", range(7))
@@ -44,8 +44,8 @@ def test_a_missing_claim_is_unknown(at: int) -> None:
     verdict, line = total([result for n, result in enumerate(whole()) if n != at])
     assert verdict is Verdict.UNKNOWN
     assert verdict.value == 3
-    assert line.startswith("UNKNOWN: 10 claims, ")
-    assert "103 of 103" not in line
+    assert line.startswith("UNKNOWN: 11 claims, ")
+    assert "110 of 110" not in line
 
 
 @pytest.mark.parametrize("name", BOUNDED)
@@ -60,7 +60,7 @@ def test_another_number_of_obligations_is_unknown(change: int) -> None:
     results[1] = claim("1 soundness", 7 + change)
     verdict, line = total(results)
     assert verdict is Verdict.UNKNOWN
-    assert f"{103 + change} of 103 obligations" in line
+    assert f"{110 + change} of 110 obligations" in line
 
 
 @pytest.mark.parametrize("at", [FIRST_MUTANT, 20, -1])
@@ -75,7 +75,7 @@ def test_a_missing_mutant_is_unknown(at: int) -> None:
 def test_no_results_are_unknown() -> None:
     verdict, line = total([])
     assert verdict is Verdict.UNKNOWN
-    assert line == f"UNKNOWN: 0 claims, 0 of 103 obligations, 0 of {MANY} mutants refuted"
+    assert line == f"UNKNOWN: 0 claims, 0 of 110 obligations, 0 of {MANY} mutants refuted"
 
 
 NOT_GREEN = [verdict for verdict in Verdict if verdict.name not in ("PROVED", "HOLDS_TO_BOUND")]
@@ -90,7 +90,7 @@ def test_one_bad_result_is_the_verdict(at: int, verdict: Verdict) -> None:
     assert found is verdict
     refuted = MANY - (at not in range(FIRST_MUTANT))
     assert line == (
-        f"{verdict.name}: 11 claims, 103 of 103 obligations, {refuted} of {MANY} mutants refuted"
+        f"{verdict.name}: 12 claims, 110 of 110 obligations, {refuted} of {MANY} mutants refuted"
     )
 
 
@@ -177,5 +177,5 @@ def test_a_mutant_that_is_not_refuted_is_not_said_to_be(
     assert [line.split()[0] for line in mutants] == ["MUTANT_SURVIVED"] + ["REFUTED"] * (MANY - 1)
     assert lines[lines.index(mutants[0]) + 1].strip() == "it holds"
     assert lines[-1] == (
-        f"MUTANT_SURVIVED: 11 claims, 103 of 103 obligations, {MANY - 1} of {MANY} mutants refuted"
+        f"MUTANT_SURVIVED: 12 claims, 110 of 110 obligations, {MANY - 1} of {MANY} mutants refuted"
     )
