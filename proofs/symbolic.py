@@ -25,7 +25,7 @@ from typing import Any, Generic, NoReturn, TypeVar, cast
 
 import z3
 
-from proofs.integers import SymBool, SymInt, formula
+from proofs.integers import SymBool, SymInt, either, formula
 
 PRODUCT_LEMMA = "f >= 0 and x >= y + k imply f*x >= f*y + k*f"
 PATHS, DECISIONS, RESOURCES = 2_000, 250, 20_000_000
@@ -176,6 +176,18 @@ class Run:
             self.assume(a == b * q + r, r >= 0, r < b)
             self.quotients[key] = (q, r)
         return self.quotients[key]
+
+
+def maximum(first: Any, second: Any) -> Any:
+    """Stands in for ``max`` of two, without a path for each outcome: an unknown that is no less
+    than both of them and equal to one."""
+    unknown = first if isinstance(first, SymInt) else second
+    if not isinstance(unknown, SymInt):
+        return max(first, second)
+    run, largest = unknown.run, unknown.run.fresh("max")
+    run.assume(largest >= first, largest >= second)
+    run.assume(either(run, largest == first, largest == second))
+    return largest
 
 
 @dataclass(frozen=True, slots=True)

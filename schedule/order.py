@@ -128,8 +128,7 @@ def later(first: Clock, second: Clock) -> Clock:
     """The clock of what waited for both."""
     merged = dict(first)
     for stream, tick in second.items():
-        if stream not in merged or merged[stream] < tick:
-            merged[stream] = tick
+        merged[stream] = max(merged[stream], tick) if stream in merged else tick
     return merged
 
 
