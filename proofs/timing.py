@@ -9,6 +9,7 @@ what is wrong with their form, and no more.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import Any
 
 import z3
@@ -23,31 +24,66 @@ def overlaps(written: Tasks) -> frozenset[Fault]:
     return frozenset((*written.faults, *_Timing(written).faults()))
 
 
+@lru_cache(maxsize=None)
+def begin(number: int) -> Any:
+    """When the task begins, in seconds of no known origin; the same unknown in every program."""
+    return z3.Real(f"begin {number}")
+
+
+@lru_cache(maxsize=None)
+def end(number: int) -> Any:
+    """When the task ends."""
+    return z3.Real(f"end {number}")
+
+
+@lru_cache(maxsize=None)
+def runs(number: int) -> Any:
+    return begin(number) < end(number)
+
+
+@lru_cache(maxsize=None)
+def follows(number: int, earlier: int) -> Any:
+    return begin(number) >= end(earlier)
+
+
+@lru_cache(maxsize=None)
+def waits(number: int, record: int) -> Any:
+    return end(number) >= end(record)
+
+
+@lru_cache(maxsize=None)
+def together(number: int, other: int) -> Any:
+    return z3.And(begin(other) < end(number), begin(number) < end(other))
+
+
+@lru_cache(maxsize=None)
+def outlasts(other: int, number: int) -> Any:
+    return end(other) > end(number)
+
+
 class _Timing:
     """The inequalities of one program."""
 
     def __init__(self, written: Tasks) -> None:
         self.operations = [task.operation for task in written.tasks]
-        self.begins = [z3.Real(f"begin {n}") for n in range(len(self.operations))]
-        self.ends = [z3.Real(f"end {n}") for n in range(len(self.operations))]
         self.record: dict[int, int] = {}  # by wait, the latest record at the time of the call
-        self.solver = z3.SolverFor("QF_LRA")
+        self.solver = z3.SolverFor("QF_RDL")  # differences of reals
         self.solver.add(*self.inequalities())
 
     def inequalities(self) -> Iterator[Any]:
         last: dict[str, int] = {}
         recorded: dict[Event, int] = {}
         for number, operation in enumerate(self.operations):
-            yield self.begins[number] < self.ends[number]
+            yield runs(number)
             for stream in {operation.stream, HOST} & last.keys():
                 # Its own stream is first in, first out; and the host issued it after what the
                 # host itself did and waited for.
-                yield self.begins[number] >= self.ends[last[stream]]
+                yield follows(number, last[stream])
             if isinstance(operation, Record):
                 recorded[operation.event] = number
             elif isinstance(operation, Wait) and operation.event in recorded:
                 self.record[number] = recorded[operation.event]
-                yield self.ends[number] >= self.ends[recorded[operation.event]]
+                yield waits(number, recorded[operation.event])
             last[operation.stream] = number
 
     def possible(self, *conditions: Any) -> bool:
@@ -60,16 +96,11 @@ class _Timing:
 
     def overlap(self, number: int, others: list[int]) -> bool:
         """Whether this task and one of the others can be under way at one time."""
-        both = [
-            z3.And(self.begins[other] < self.ends[number], self.begins[number] < self.ends[other])
-            for other in others
-        ]
-        return bool(others) and self.possible(z3.Or(both))
+        return bool(others) and self.possible(z3.Or([together(number, other) for other in others]))
 
     def late(self, number: int, others: list[int]) -> bool:
         """Whether one of the other tasks can end after this one is over."""
-        ends = [self.ends[other] > self.ends[number] for other in others]
-        return bool(others) and self.possible(z3.Or(ends))
+        return bool(others) and self.possible(z3.Or([outlasts(other, number) for other in others]))
 
     def faults(self) -> Iterator[Fault]:
         for number, operation in enumerate(self.operations):
