@@ -9,7 +9,7 @@ what is wrong with their form, and no more.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import lru_cache
+from functools import cache
 from typing import Any
 
 import z3
@@ -24,39 +24,39 @@ def overlaps(written: Tasks) -> frozenset[Fault]:
     return frozenset((*written.faults, *_Timing(written).faults()))
 
 
-@lru_cache(maxsize=None)
+@cache
 def begin(number: int) -> Any:
     """When the task begins, in seconds of no known origin; the same unknown in every program."""
     return z3.Real(f"begin {number}")
 
 
-@lru_cache(maxsize=None)
+@cache
 def end(number: int) -> Any:
     """When the task ends."""
     return z3.Real(f"end {number}")
 
 
-@lru_cache(maxsize=None)
+@cache
 def runs(number: int) -> Any:
     return begin(number) < end(number)
 
 
-@lru_cache(maxsize=None)
+@cache
 def follows(number: int, earlier: int) -> Any:
     return begin(number) >= end(earlier)
 
 
-@lru_cache(maxsize=None)
+@cache
 def waits(number: int, record: int) -> Any:
     return end(number) >= end(record)
 
 
-@lru_cache(maxsize=None)
+@cache
 def together(number: int, other: int) -> Any:
     return z3.And(begin(other) < end(number), begin(number) < end(other))
 
 
-@lru_cache(maxsize=None)
+@cache
 def outlasts(other: int, number: int) -> Any:
     return end(other) > end(number)
 

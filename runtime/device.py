@@ -8,6 +8,8 @@ program says, on the stream that it says.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
 
 import torch
 
@@ -31,6 +33,9 @@ class InlineStreams:
     def copy(self, stream: str, target: torch.Tensor, source: torch.Tensor) -> Action:
         del stream
         return lambda: _copy(target, source)
+
+    def current(self) -> AbstractContextManager[Any]:
+        return nullcontext()
 
     def host_block(self, size: int) -> torch.Tensor:
         return torch.empty(size, dtype=torch.uint8)
@@ -71,6 +76,11 @@ class AcceleratorStreams:
                 _copy(target, source)
 
         return copy
+
+    def current(self) -> AbstractContextManager[Any]:
+        """The stream that is current now, which it makes current again as a context."""
+        stream: AbstractContextManager[Any] = torch.accelerator.current_stream(self.device)
+        return stream
 
     def host_block(self, size: int) -> torch.Tensor:
         # Page-locked, or the copy would block the host and overlap nothing.

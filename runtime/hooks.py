@@ -1,7 +1,8 @@
 """The hooks around each module: they issue the program's operations and guard residency.
 
 Nothing depends on the hook after a module: torch runs none for a KeyboardInterrupt. What it
-would have done, the next hook before a module does.
+would have done, the next hook before a module does. The interrupt may come inside a hook, too, at
+any line: a run is known before it shows its slot, and until it no longer does.
 """
 
 from __future__ import annotations
@@ -9,6 +10,8 @@ from __future__ import annotations
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -26,6 +29,14 @@ from schedule.table import AFTER, BEFORE
 RELOAD, RAISE, OFF = "reload", "raise", "off"
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Call:
+    """One run under way. stream: the one that was current when it began, on which it resumes."""
+
+    step: Step
+    stream: AbstractContextManager[Any]
+
+
 class Hooks:
     """One offload's hooks, from their registration to ``remove()``.
 
@@ -41,7 +52,7 @@ class Hooks:
         self.runs = self.misses = 0
         self._pass = self._next_pass = 0
         self._arrived = len(selection.modules)
-        self._running: list[Step] = []
+        self._running: list[Call] = []
         self._handles: list[Any] = []
         self._removed = False
         self._spans = Spans(len(selection.modules))
@@ -49,15 +60,14 @@ class Hooks:
     @property
     def running(self) -> tuple[int, ...]:
         """The steps whose modules are running, the outermost first."""
-        return tuple(step.position for step in self._running)
+        return tuple(call.step.position for call in self._running)
 
     def remove(self) -> None:
         """Take the hooks out, and show the host masters in every module."""
         self._removed = True
         for handle in self._handles:
             handle.remove()
-        for run in set(self._running):
-            self.interpreter.unbind(run)
+        self._show_hosts()
         self._running.clear()
         self._spans.close()
 
@@ -124,21 +134,24 @@ class Hooks:
         resident = self._resident(step)
         if not resident and self.on_miss == RAISE:
             raise self._not_resident(step)
-        for half in arrives(resident):
-            interpreter.issue(step.halves[half])
-        self._spans.begin(step.label, len(self._running))
-        self._running.append(step)
+        self._running.append(Call(step, interpreter.streams.current()))
+        try:
+            for half in arrives(resident):
+                interpreter.issue(step.halves[half])
+        except Exception:
+            interpreter.unbind(step)
+            self._running.pop()
+            raise
+        self._spans.begin(step.label, len(self._running) - 1)
         self.runs += 1
 
     def _depart(self, index: int, output: Any) -> None:
         """A module ran, or raised."""
         if not self._is_running(index):
             return  # it never arrived: the guard refused it, or close() came during this call
-        interpreter, ended = self.interpreter, self._running.pop()
+        interpreter, ended = self.interpreter, self._ended()
         while ended.module != index:  # runs above it ended without their hook
-            interpreter.unbind(ended)
-            ended = self._running.pop()
-        interpreter.unbind(ended)
+            ended = self._ended()
         self._spans.end(len(self._running))
         self._mend(index)
         interpreter.issue(ended.halves[AFTER])
@@ -146,9 +159,16 @@ class Hooks:
         self._spans.depart(index, len(self._running))
         self._check_output(ended, output)
 
+    def _ended(self) -> Step:
+        """The innermost run is over."""
+        step = self._running[-1].step
+        self.interpreter.unbind(step)
+        self._running.pop()
+        return step
+
     def _is_running(self, index: int) -> bool:
-        for step in self._running:  # noqa: SIM110, no generator in the hot path
-            if step.module == index:
+        for call in self._running:  # noqa: SIM110, no generator in the hot path
+            if call.step.module == index:
                 return True
         return False
 
@@ -190,10 +210,11 @@ class Hooks:
         if not self._running:
             return
         interpreter = self.interpreter
-        for at in innermost([(run.module, run.slot) for run in self._running]):
-            outer = self._running[at]  # the others show their host masters until then
-            for half in resumes(self._resident(outer)):
-                interpreter.issue(outer.halves[half])
+        for at in innermost([(call.step.module, call.step.slot) for call in self._running]):
+            outer = self._running[at].step  # the others show their host masters until then
+            with self._running[at].stream:  # what ran inside may have made another current
+                for half in resumes(self._resident(outer)):
+                    interpreter.issue(outer.halves[half])
             interpreter.arena.bind(outer.weights)
 
     def _saved(self) -> None:
@@ -205,13 +226,16 @@ class Hooks:
     def _mend(self, index: int | None) -> None:
         """Forget runs that ended without their hook: torch calls none for a KeyboardInterrupt."""
         alive = self._alive(index)
-        for run in set(self._running):
-            # Those alive resume with their slots when the inner run ends, if it does: until then
-            # they show their host masters, since their slots may be refilled.
-            self.interpreter.unbind(run)
+        # Those alive resume with their slots when the inner run ends, if it does: until then
+        # they show their host masters, since their slots may be refilled.
+        self._show_hosts()
         self._running = alive
 
-    def _alive(self, index: int | None) -> list[Step]:
+    def _show_hosts(self) -> None:
+        for step in {call.step for call in self._running}:
+            self.interpreter.unbind(step)
+
+    def _alive(self, index: int | None) -> list[Call]:
         """The runs whose calls are on this thread's stack, beside that of the module whose hook
         this is."""
         if not self._running:
@@ -220,11 +244,11 @@ class Hooks:
         if index is not None:
             calls[id(self.selection.modules[index])] -= 1
         alive = []
-        for run in self._running:
-            module = id(self.selection.modules[run.module])
+        for call in self._running:
+            module = id(self.selection.modules[call.step.module])
             if calls[module] > 0:
                 calls[module] -= 1
-                alive.append(run)
+                alive.append(call)
         return alive
 
 

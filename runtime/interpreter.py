@@ -65,6 +65,7 @@ class Interpreter:
     ) -> None:
         self.arena, self.streams = arena, streams
         self.last = [Copied()] * len(arena.slots)
+        self._issued: dict[int, Copied] = {}
         self.counts = Counts()
         self.log: list[Issued] | None = None
         parts = program.parts()
@@ -90,9 +91,14 @@ class Interpreter:
         )
 
     def issue(self, bound: Bound) -> None:
-        """Execute the operations, in order. If one of them fails, none of them is traced."""
+        """Execute the operations, in order. If one of them fails, none of them is traced, and
+        what they copied counts for nothing: the fences that belong to a copy come with it, and an
+        interrupt may end this function at any line."""
+        self._issued.clear()
         for _, action in bound:
             action()
+        for slot, copied in self._issued.items():
+            self.last[slot] = copied
         if self.log is not None:
             self.log.extend(issued for issued, _ in bound)
 
@@ -140,10 +146,10 @@ class Interpreter:
         def action() -> None:
             version = arena.version(module)
             counts.redundant += is_resident(self.last[slot], module, version)
-            self.last[slot] = Copied()  # until the copy is issued the slot holds nothing whole
+            self.last[slot] = Copied()  # until all is issued the slot holds nothing whole
             with span(name):
                 copy()
-            self.last[slot] = Copied(module, version)
+            self._issued[slot] = Copied(module, version)
             counts.copies += 1
             counts.bytes_copied += size
 

@@ -112,7 +112,7 @@ def test_unless_the_slot_is_given_back_with_other_weights(monkeypatch: pytest.Mo
 
     def give_back_as_it_is(hooks: Hooks) -> None:
         for outer in hooks._running:
-            hooks.interpreter.arena.bind(outer.weights)
+            hooks.interpreter.arena.bind(outer.step.weights)
 
     monkeypatch.setattr(Hooks, "_resume", give_back_as_it_is)
     harmed = set()
