@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from linecache import getline
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -11,6 +12,12 @@ from typing import Any
 import runtime
 
 HERE = str(Path(runtime.__file__).parent)
+
+
+def begins_with(frame: FrameType) -> bool:
+    """Whether the line is that of a ``with``, which is traced once more before its exit is called:
+    no signal is looked at there, and one in the body leads to the exit."""
+    return getline(frame.f_code.co_filename, frame.f_lineno).lstrip().startswith("with ")
 
 
 def interrupted_at(number: int, function: Callable[[], object]) -> str | None:
@@ -23,7 +30,7 @@ def interrupted_at(number: int, function: Callable[[], object]) -> str | None:
         nonlocal seen, where
         if not frame.f_code.co_filename.startswith(HERE):
             return None
-        if event == "line":
+        if event == "line" and not begins_with(frame):
             seen += 1
             if seen == number:
                 where = f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno}"
