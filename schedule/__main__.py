@@ -132,6 +132,9 @@ def run_check(chosen: argparse.Namespace) -> int:
                 f"{name:<10} "
                 + (f"VIOLATED  {text.removeprefix(name + ': ')}" if text else "holds")
             )
+        if "joined" not in found:
+            period = findings.schedule.period
+            print(f"joined     no graph: it repeats after {period} passes, so one pass is none")
     return SAFE if findings.safe and not any(found.values()) else VIOLATED
 
 

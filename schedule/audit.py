@@ -32,7 +32,7 @@ from schedule.verifier import Findings, check
 OLD = -2
 """What a slot holds of module m that was copied before the host wrote its block: OLD - m."""
 
-COUNTS = ("operations", "copies", "runs", "abandoned", "passes", "misses")
+COUNTS = ("operations", "copies", "runs", "abandoned", "unentered", "passes", "misses")
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +42,7 @@ class Audited:
     misfits:  the first operation that does not fit, by each property; the first of all first.
     findings: whether the schedule itself is safe.
     abandoned: how many runs have refills after them that never came.
+    unentered: how many passes began without what comes on enter, if anything does.
     passes:   how often modules 0 .. N-1 ran in this order.     misses: how many reloads came.
     """
 
@@ -52,6 +53,7 @@ class Audited:
     copies: int
     runs: int
     abandoned: int
+    unentered: int
     passes: int
     misses: int
 
@@ -73,6 +75,7 @@ class Audited:
         counts = f"{self.operations} operations, {self.copies} copies, {self.runs} runs, "
         counts += f"{self.passes} passes in order, {self.misses} misses"
         counts += f", {self.abandoned} runs abandoned" if self.abandoned else ""
+        counts += f", {self.unentered} passes without enter" if self.unentered else ""
         lines = [
             f"{schedule.policy}, {schedule.ring.modules} modules, {schedule.ring.slots} slots, "
             f"on {self.trace.device}: {counts}"
@@ -116,7 +119,7 @@ def audit(trace: Trace) -> Audited:
     """Check a trace. ProgramError for one without operations: it shows nothing."""
     if not trace.issued:
         raise ProgramError("line 2: the trace has no operations, so it shows nothing")
-    broken, abandoned = conform(trace)
+    broken, abandoned, unentered = conform(trace)
     found = [broken, *_content(trace), *_ordering(trace)]
     misfits: dict[str, Misfit] = {}
     for misfit in sorted((one for one in found if one), key=lambda one: one.at):
@@ -131,6 +134,7 @@ def audit(trace: Trace) -> Audited:
         copies=len(boundaries),
         runs=len(runs),
         abandoned=abandoned,
+        unentered=unentered,
         passes=_passes(runs, trace.schedule.ring.modules),
         misses=sum(boundary.half == RELOAD for boundary in boundaries),
     )

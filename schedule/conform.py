@@ -42,11 +42,12 @@ class Misfit:
     allowed: str
 
 
-def conform(trace: Trace) -> tuple[Misfit | None, int]:
-    """The first operation that the program does not have there, if any; and how many modules
-    began whose boundary after them never came, up to there: they were abandoned, or go on."""
+def conform(trace: Trace) -> tuple[Misfit | None, int, int]:
+    """The first operation that the program does not have there, if any. Up to there: how many
+    modules began whose boundary after them never came: they were abandoned, or go on; and how many
+    passes began without their enter, as where a model's modules are called without the model."""
     follower = _Follower(trace)
-    return follower.follow(), follower.begun - follower.ended
+    return follower.follow(), follower.begun - follower.ended, follower.unentered
 
 
 class _Follower:
@@ -60,6 +61,8 @@ class _Follower:
               as long as there are silent ones, all may.
     owed:     those of them that must, or were abandoned.
     begun, ended: how many steps with a boundary after them began, and came to it.
+    last:     the module that ran last outside of others' runs.
+    entered:  whether an enter came since.      unentered: how many passes began without one.
     """
 
     def __init__(self, trace: Trace) -> None:
@@ -75,7 +78,8 @@ class _Follower:
         self.silent: set[int] = set()
         self.may: set[int] = set()
         self.owed: set[int] = set()
-        self.begun = self.ended = 0
+        self.begun = self.ended = self.unentered = 0
+        self.last, self.entered = trace.schedule.ring.modules, False
         self.arrived: int | None = None
         self.reloaded: int | None = None
         for step in trace.running:
@@ -144,12 +148,15 @@ class _Follower:
         self.reloaded = step if half == RELOAD and self.has(RESUME, step) else None
         if half == BEFORE:
             self.arrived = step
+        elif half == ENTER:
+            self.entered, self.arrived = True, None
         elif half != RELOAD:
             self.arrived = None
         if half == RESUME or (half == RELOAD and not self.has(RESUME, step)):
             self.may.discard(step)
             self.owed.discard(step)
         elif half == RUN:
+            self.pass_begins(step % self.trace.schedule.ring.modules)
             self.may = {*self.running, *self.silent}
             self.begin(step)
         elif half == AFTER:
@@ -159,6 +166,15 @@ class _Follower:
             self.owe()
         elif half == LEAVE:
             self.owe()
+
+    def pass_begins(self, module: int) -> None:
+        """Count a pass that began without its enter, if modules that follow each other tell."""
+        if self.running or self.silent or not any(half == ENTER for half, _ in self.parts):
+            return
+        if module <= self.last:
+            self.unentered += not self.entered
+            self.entered = False
+        self.last = module
 
     def begin(self, step: int) -> None:
         if self.has(AFTER, step):

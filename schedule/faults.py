@@ -46,12 +46,15 @@ def orderings(schedule: Schedule) -> Iterator[Ordering]:
 
 
 def groups(schedule: Schedule) -> dict[str, str | None]:
-    """By group, its first fault in words, or None."""
+    """By group, its first fault in words, or None. Where the schedule has no graph ``joined`` is
+    left out: nothing was looked at."""
     found: dict[str, str | None] = dict.fromkeys(GROUPS)
+    if schedule.period != 1:
+        del found["joined"]
     for ordering in orderings(schedule):
         for fault in ordering.faults:
             for name, properties in GROUPS.items():
-                if fault.property in properties and found[name] is None:
+                if fault.property in properties and found.get(name, "") is None:
                     found[name] = explain(ordering, fault, schedule.ring.modules)
     return found
 

@@ -132,14 +132,14 @@ class Policy:
                     f"policy {self.name} gives step {step} the slot {shown(slot)} in {ring}; "
                     f"slots are the integers 0 .. {ring.slots - 1}"
                 )
-        return slots
+        return tuple(map(int, slots))
 
     def _after(self, target: Target, slot_of: Sequence[int], step: int, ring: Ring) -> Refills:
         """What a rule for targets refills after a step."""
         module = target(step, ring.slots, ring.modules)
         if module is None:
             return ()
-        self._check(module, ring, index=step, slots=ring.slots, modules=ring.modules)
+        module = self._check(module, ring, index=step, slots=ring.slots, modules=ring.modules)
         return (Refill(slot_of[module], module),)
 
     def _refilled(self, rule: RefillRule, slot_of: Sequence[int], ring: Ring) -> Schedule:
@@ -164,11 +164,13 @@ class Policy:
         for slot in range(ring.slots):
             module = rule(boundary, slot, ring)
             if module is not None:
-                self._check(module, ring, boundary=boundary, slot=slot, ring=ring)
-                yield Refill(slot, module)
+                yield Refill(
+                    slot, self._check(module, ring, boundary=boundary, slot=slot, ring=ring)
+                )
 
-    def _check(self, module: object, ring: Ring, /, **call: object) -> None:
-        """PolicyError unless a rule's result is a module; ``call`` is what it was called with."""
+    def _check(self, module: object, ring: Ring, /, **call: object) -> int:
+        """A rule's result, an int of its own kind made a plain one. PolicyError unless it is a
+        module; ``call`` is what it was called with."""
         if isinstance(module, bool) or not isinstance(module, int):
             raise PolicyError(
                 f"policy {self.name} returned {shown(module)} for {call_text(call)}, "
@@ -179,6 +181,7 @@ class Policy:
                 f"policy {self.name} returned {module} for {call_text(call)}, which is no module; "
                 f"return 0 .. {ring.modules - 1}, or None"
             )
+        return int(module)
 
 
 def preload(first: Slots, modules: int) -> Refills:

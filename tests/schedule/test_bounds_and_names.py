@@ -125,6 +125,6 @@ def test_a_write_of_what_is_not_in_the_slot_any_more_does_not_fit() -> None:
     write = lower(CHAIN).parts()[WRITE][0]
     at = max(n for n, one in enumerate(whole.issued) if one.boundary == Boundary("run", 1))
     whole.issued[at + 1 : at + 1] = write
-    misfit, _ = conform(whole)
+    misfit, _, _ = conform(whole)
     assert misfit is not None
     assert misfit.why in ("module 0 lost its slot before", "module 0 is not running")

@@ -9,7 +9,7 @@ import pytest
 
 from schedule import Policy, PolicyError, Ring, check, policies, verify
 from schedule.policy import NAMED
-from schedule.ring import LARGEST
+from schedule.ring import LARGEST, Sizes
 from schedule.table import AFTER, BEFORE, ENTER, LEAVE, PRELOAD, Boundary
 from tests.schedule.compare import by_check, difference, machine_difference
 from tests.walk import walk
@@ -281,3 +281,26 @@ def test_guarded_a_policy_is_the_same() -> None:
         mine, its = policies.guarded_policy(copied)(Ring(5, 3)), NAMED[name](Ring(5, 3))
         for table in ("slot_of", "preload", "enter", "before", "after", "leave"):
             assert getattr(mine, table) == getattr(its, table)
+
+
+class Number(int):
+    """An int of a user's own."""
+
+
+def test_ints_of_their_own_kind_become_plain_ones() -> None:
+    """So that the lowering, the runtime and a trace's file take them too."""
+    numbers = (
+        policies.from_target(lambda i, k, n: Number((i + k) % n), Ring(4, 2)),
+        policies.Policy("odd", lambda i, ring: Number(i % ring.slots))(Ring(4, 2)),
+        policies.Policy("odd", lambda i, _: 0, refill=_before)(Ring(4, 2)),
+    )
+    for schedule in numbers:
+        modules = [refill.module for refills in schedule.after for refill in refills]
+        modules += [refill.module for refills in schedule.before for refill in refills]
+        assert {type(number) for number in (*schedule.slot_of, *modules)} == {int}
+        assert check(schedule).safe
+
+
+def _before(boundary: Boundary, slot: int, _: Sizes) -> int | None:
+    half, step = boundary
+    return Number(step) if half == "before" and slot == 0 else None

@@ -194,3 +194,15 @@ def test_bad_usage_exits_with_two(arguments: list[str]) -> None:
     with pytest.raises(SystemExit) as exit_code:
         main(arguments)
     assert exit_code.value.code == 2
+
+
+def test_a_schedule_without_a_graph_of_one_pass_is_not_said_to_be_joined(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    code, out, _ = call(capsys, "check", *sized(3, 2), "--policy", "rotating")
+    assert code == 0
+    assert "joined     no graph: it repeats after 2 passes, so one pass is none\n" in out
+    assert "joined     holds" not in out
+    assert "joined     holds\n" in call(capsys, "check", *sized(3, 2), "--policy", "chain")[1]
+    _, found = as_json(capsys, "check", *sized(3, 2), "--policy", "rotating")
+    assert found["streams"] == {"ordering": None, "meaning": None}
