@@ -292,7 +292,7 @@ def test_ints_of_their_own_kind_become_plain_ones() -> None:
     numbers = (
         policies.from_target(lambda i, k, n: Number((i + k) % n), Ring(4, 2)),
         policies.Policy("odd", lambda i, ring: Number(i % ring.slots))(Ring(4, 2)),
-        policies.Policy("odd", lambda i, _: 0, refill=_before)(Ring(4, 2)),
+        policies.Policy("odd", lambda *_: 0, refill=_before)(Ring(4, 2)),
     )
     for schedule in numbers:
         modules = [refill.module for refills in schedule.after for refill in refills]
