@@ -15,12 +15,14 @@ from typing import Any
 import z3
 
 from proofs.integers import SymBool, formula
-from proofs.symbolic import NotFollowed, Path, Run, explore, satisfiable
+from proofs.symbolic import NotFollowed, Path, Run, asked, explore, new_solver, satisfiable
 from schedule import arithmetic, guard, machine, order, policy, program, verifier
 from schedule.budget import OutOfBudget
 from schedule.ring import EMPTY
 
 SEEDS = (0, 1, 2)
+SIZES = ("N", "K")
+"""The integers that stand for a ring's sizes in every obligation."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,38 +64,95 @@ class Obligation:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What came of an obligation. reason is empty when it is proved."""
+    """What came of an obligation. reason is empty when it is proved.
+
+    formula:   what was shown to have no solution, as SMT-LIB text: some path's conditions hold,
+               and its statement does not. Empty if no path came to its end.
+    resources: of Z3, all seeds together; the same on every machine.
+    pinned:    which of N and K the formula speaks of for one value alone.
+    """
 
     obligation: Obligation
     proved: bool
     vacuous: bool
     paths: int
     reason: str
+    formula: str = ""
+    resources: int = 0
+    pinned: tuple[str, ...] = ()
 
 
 def discharge(obligation: Obligation) -> Outcome:
-    """Decide the obligation on every path up to the first failure, and look for its witness."""
-    reached, count = False, 0
+    """Decide the obligation on every path, under every seed, and look for its witness."""
+    paths: list[Path[Goal]] = []
     try:
         for path in explore(obligation.body):
-            count += 1
-            reason = _reason(path)
-            if reason:
-                return Outcome(obligation, False, False, count, reason)
-            reached = reached or _reached(path, obligation.witness)
+            paths.append(path)
+            if isinstance(path.result, Failure):
+                reason = _reason(path)
+                if reason:
+                    return Outcome(obligation, False, False, len(paths), reason)
     except (NotFollowed, OutOfBudget) as error:
-        return Outcome(obligation, False, False, count, f"not followed: {error}")
+        reason = _first_reason(paths) or f"not followed: {error}"
+        return Outcome(obligation, False, False, len(paths), reason)
     except Exception as error:  # of the code under proof: it is not proved, whatever it was
-        return Outcome(obligation, False, False, count, f"raised {type(error).__name__}: {error}")
-    return Outcome(obligation, True, not reached, count, "")
+        reason = _first_reason(paths) or f"raised {type(error).__name__}: {error}"
+        return Outcome(obligation, False, False, len(paths), reason)
+    violated = z3.Or([z3.And(*path.conditions, _negated(path)) for path in paths])
+    resources = 0
+    for seed in SEEDS:
+        answer, used = asked(violated, seed)
+        resources += used
+        if answer != z3.unsat:
+            reason = _first_reason(paths) or f"all paths together ({answer} with seed {seed})"
+            return Outcome(obligation, False, False, len(paths), reason)
+    return Outcome(
+        obligation,
+        True,
+        not any(_reached(path, obligation.witness) for path in paths),
+        len(paths),
+        "",
+        smtlib(violated),
+        resources,
+        tuple(name for name in SIZES if name in obligation.witness and _pinned(paths, name)),
+    )
+
+
+def smtlib(condition: Any) -> str:
+    """A question whether the condition has a solution, for any solver that reads SMT-LIB."""
+    solver = z3.Solver()
+    solver.add(condition)
+    return f"(set-logic ALL)\n{solver.to_smt2()}"
+
+
+def _pinned(paths: list[Path[Goal]], name: str) -> bool:
+    """Whether the paths leave the integer no two values."""
+    integer = z3.Int(name)
+    for path in paths:
+        solver = new_solver(0)
+        solver.add(*path.conditions)
+        if solver.check() == z3.sat:
+            found = solver.model().eval(integer, model_completion=True)
+            solver.add(integer != found)
+            if solver.check() == z3.sat:
+                return False
+    return True
+
+
+def _negated(path: Path[Goal]) -> Any:
+    result = path.result
+    return z3.BoolVal(True) if isinstance(result, Failure) else z3.Not(formula(result))
+
+
+def _first_reason(paths: list[Path[Goal]]) -> str:
+    return next(filter(None, map(_reason, paths)), "")
 
 
 def _reason(path: Path[Goal]) -> str:
     """Why the path is not proved, or an empty text."""
     result = path.result
-    negated = True if isinstance(result, Failure) else z3.Not(formula(result))
     for seed in SEEDS:
-        answer = satisfiable([*path.conditions, negated], seed)
+        answer = satisfiable([*path.conditions, _negated(path)], seed)
         if answer != z3.unsat:
             what = result.why if isinstance(result, Failure) else "the statement may fail"
             return f"{what} ({answer} with seed {seed})"

@@ -241,6 +241,21 @@ def satisfiable(conditions: list[Any], seed: int = 0) -> Any:
     return solver.check()
 
 
+def asked(condition: Any, seed: int) -> tuple[Any, int]:
+    """The answer, and the resources that it took."""
+    solver = new_solver(seed)
+    solver.add(condition)
+    before = _used(solver)
+    answer = solver.check()
+    return answer, _used(solver) - before
+
+
+def _used(solver: Any) -> int:
+    statistics = solver.statistics()
+    count: int = statistics.get_key_value("rlimit count")
+    return count
+
+
 def integers(conditions: tuple[Any, ...], names: tuple[str, ...]) -> tuple[int, ...] | None:
     """Integers, by name, for which the solver finds the conditions true; None if it finds none."""
     solver = new_solver(0)

@@ -14,7 +14,7 @@ from proofs.integers import both, either, implies, opposite
 from proofs.obligation import Failure, Obligation, Outcome, discharge
 from proofs.prove import prove_claim
 from proofs.report import Verdict
-from proofs.symbolic import Run, satisfiable
+from proofs.symbolic import Run, asked
 from schedule.budget import OutOfBudget
 
 X_IS_5 = {"x": 5}
@@ -70,12 +70,12 @@ def test_a_false_statement_is_not_proved(name: str, body: Any) -> None:
     assert outcome.reason == "the statement may fail (sat with seed 0)"
 
 
-def test_the_paths_up_to_the_first_failure_are_counted() -> None:
+def test_paths_are_counted_up_to_the_first_that_fails_by_itself() -> None:
     def body(_: Run, x: Any) -> Any:
         return x < 2 if x > 1 else x < 0 if x > 0 else True
 
-    assert decided(body).paths == 1
-    assert decided(lambda _, x: x < 2 if not x > 1 else True).paths == 2
+    assert decided(body).paths == 3
+    assert decided(lambda _, x: Failure("no") if x > 1 else x < 9).paths == 1
 
 
 def test_a_failure_on_a_path_that_something_takes_is_not_proved() -> None:
@@ -211,18 +211,18 @@ def test_a_claim_to_a_bound_is_never_proved(found: str | None, verdict: Verdict)
 # ---- seeds
 
 
-def test_every_path_is_decided_under_three_seeds(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[int] = []
+def test_all_paths_are_decided_under_three_seeds(monkeypatch: pytest.MonkeyPatch) -> None:
+    seeds: list[int] = []
 
-    def noted(conditions: list[Any], seed: int = 9) -> Any:
-        asked.append(seed)
-        return satisfiable(conditions, seed)
+    def noted(condition: Any, seed: int) -> Any:
+        seeds.append(seed)
+        return asked(condition, seed)
 
-    monkeypatch.setattr(obligation, "satisfiable", noted)
+    monkeypatch.setattr(obligation, "asked", noted)
     outcome = decided(lambda _, x: x >= 0 if x > 0 else x < 1)
     assert outcome.proved
     assert outcome.paths == 2
-    assert sorted(seed for seed in asked if seed != 9) == [0, 0, 1, 1, 2, 2]
+    assert seeds == [0, 1, 2]
 
 
 @pytest.mark.parametrize("seed", [0, 1, 2])
@@ -230,10 +230,41 @@ def test_every_path_is_decided_under_three_seeds(monkeypatch: pytest.MonkeyPatch
 def test_one_seed_that_does_not_agree_is_enough(
     answer: Any, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def unsure(conditions: list[Any], chosen: int = 9) -> Any:
-        return answer if chosen == seed else satisfiable(conditions, chosen)
+    def unsure(condition: Any, chosen: int) -> Any:
+        found, used = asked(condition, chosen)
+        return (answer if chosen == seed else found), used
 
-    monkeypatch.setattr(obligation, "satisfiable", unsure)
+    monkeypatch.setattr(obligation, "asked", unsure)
     outcome = decided(lambda _, x: x + 1 > x)
     assert not outcome.proved
-    assert outcome.reason == f"the statement may fail ({answer} with seed {seed})"
+    assert outcome.reason == f"all paths together ({answer} with seed {seed})"
+
+
+def test_the_resources_of_all_seeds_are_counted_and_the_same_again() -> None:
+    first, again = (decided(lambda _, x: x * x >= x if x > 3 else True) for _ in range(2))
+    assert first.resources == again.resources > 0
+
+
+def test_the_formula_is_the_obligation_and_has_no_solution() -> None:
+    """As text, for another solver: some path's conditions, and the statement's opposite."""
+    outcome = decided(lambda _, x: x >= 1 if x > 0 else x < 1)
+    again = z3.Solver()
+    again.from_string(outcome.formula)
+    assert again.check() == z3.unsat
+    assert outcome.formula.startswith("(set-logic ALL)")
+    assert outcome.formula.count("(> x 0)") == 2
+    refuted = decided(lambda _, x: x > 0)
+    assert (refuted.proved, refuted.formula) == (False, "")
+
+
+def test_a_size_that_is_pinned_is_seen() -> None:
+    def sized(pinned: bool) -> Outcome:
+        def body(run: Run) -> Any:
+            n, k = run.integer("N"), run.integer("K")
+            run.assume(n >= 1, k == n if pinned else k >= 1, n == 5 if pinned else True)
+            return n >= 1
+
+        return discharge(Obligation("name", "text", body, {"N": 5, "K": 5}))
+
+    assert (sized(False).proved, sized(False).pinned) == (True, ())
+    assert (sized(True).proved, sized(True).pinned) == (True, ("N", "K"))

@@ -18,6 +18,8 @@ from schedule import Ring, arithmetic
 
 FUNCTIONS = (
     "cyclic_slot",
+    "block_count",
+    "best_distance",
     "balanced_slot",
     "alternating_slot",
     "double_buffer_slot",
