@@ -42,7 +42,7 @@ clean:
 	touch $@
 
 .venv/prove.done: pyproject.toml constraints/cpu.txt | .venv/bin/python
-	$(PIP) -e '.[proofs]'
+	$(PIP) -e '.[crosscheck]'
 	touch $@
 
 .venv/lint.done: pyproject.toml constraints/cpu.txt | .venv/bin/python

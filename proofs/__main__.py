@@ -1,14 +1,21 @@
-"""``python -m proofs``: all claims and mutants. ``python -m proofs policy pkg.module:function``."""
+"""``python -m proofs``: all claims, mutants, gates. ``python -m proofs policy NAME``: one rule."""
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
+from proofs import export
+from proofs.claims import claims
 from proofs.compare import compare_all
-from proofs.prove import Result, prove_all, total
+from proofs.gates import Gate, gates, total
+from proofs.mutants import MUTANTS
+from proofs.obligation import System
+from proofs.prove import Result, chosen, prove_all
 from proofs.report import Verdict, row
 from proofs.user import PolicyResult, prove_policy
 from schedule.errors import PolicyError
@@ -19,36 +26,99 @@ from schedule.timeline import show_violation
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The exit code is the verdict's."""
-    parser = argparse.ArgumentParser(
+    asked = parser()
+    options = asked.parse_args(arguments)
+    if options.command == "policy":
+        return one_policy(options.name)
+    if options.command == "engines":
+        if options.to < 1:
+            asked.error("a ring has at least 1 module and 1 slot")
+        return every_ring(options.to)
+    known = [claim.number for claim in claims(System())]
+    unknown = [number for number in options.only if number not in known]
+    if unknown:
+        asked.error(f"there is no claim {unknown[0]}; claims are {known[0]} .. {known[-1]}")
+    return listed() if options.list else everything(options)
+
+
+def parser() -> argparse.ArgumentParser:
+    asked = argparse.ArgumentParser(
         prog="python -m proofs",
         description="Prove Ringproof's claims for all sizes, or prove or refute a policy.",
         epilog="exit codes: " + ", ".join(f"{verdict.value} {verdict.name}" for verdict in Verdict),
     )
-    commands = parser.add_subparsers(dest="command")
+    asked.add_argument("--list", action="store_true", help="what there is to prove, nothing else")
+    asked.add_argument(
+        "--only", type=int, action="append", default=[], metavar="CLAIM", help="again for more"
+    )
+    asked.add_argument("--json", action="store_true", help="one JSON document, at the end")
+    asked.add_argument("--junit", type=Path, metavar="FILE", help="write a JUnit report too")
+    asked.add_argument("--sarif", type=Path, metavar="FILE", help="write what is not green too")
+    asked.add_argument(
+        "--smtlib", type=Path, metavar="FOLDER", help="write what was shown to be unsatisfiable too"
+    )
+    commands = asked.add_subparsers(dest="command")
     policy = commands.add_parser("policy", help="prove or refute a policy for all sizes")
     policy.add_argument("name", help="pkg.module:function, or a named policy")
     engines = commands.add_parser("engines", help="compare the engines on every ring to a bound")
     engines.add_argument("--to", type=int, default=8, metavar="SIZE", help="rings to SIZExSIZE")
-    chosen = parser.parse_args(arguments)
-    if chosen.command == "policy":
-        return one_policy(chosen.name)
-    if chosen.command == "engines":
-        if chosen.to < 1:
-            parser.error("a ring has at least 1 module and 1 slot")
-        return every_ring(chosen.to)
-    return everything()
+    return asked
 
 
-def everything() -> int:
-    """All claims and mutants, printed as they are decided."""
-    results = []
-    for result in prove_all(os.cpu_count() or 1):
-        print(_text(result), flush=True)
+def listed() -> int:
+    """The claims with their obligations, and the mutants."""
+    for claim in claims(System()):
+        print(f"claim {claim.number} {claim.title}: {claim.statement} ({claim.bound})")
+        for obligation in claim.obligations:
+            print(f"    {obligation.name}: {obligation.statement}")
+    for mutant in MUTANTS:
+        print(f"mutant '{mutant.name}' of {mutant.module}: {mutant.smallest}")
+    return 0
+
+
+def everything(options: argparse.Namespace) -> int:
+    """The claims and mutants, printed as they are decided; then the gates."""
+    results: list[Result] = []
+    many = len(chosen(options.only))
+    for result in prove_all(os.cpu_count() or 1, options.only):
         results.append(result)
-    verdict, line = total(results)
-    print("\n".join(by_policy(results)))
-    print(line)
+        if not options.json:
+            print(_text(result), flush=True)
+        if sys.stderr.isatty():
+            print(f"{len(results)} of {many} decided", end="\r", file=sys.stderr, flush=True)
+    passed = gates(results, options.only)
+    verdict, line = total(results, options.only)
+    try:
+        write(options, results, passed)
+    except OSError as error:
+        print(f"error: {error.filename} can't be written: {error.strerror}", file=sys.stderr)
+        return Verdict.USAGE.value
+    if options.json:
+        print(json.dumps(export.as_json(results, passed, verdict, line), indent=2))
+    if os.environ.get("GITHUB_ACTIONS") == "true":
+        for said in export.github(results, passed):
+            print(said, file=sys.stderr if options.json else sys.stdout)
+    if not options.json:
+        lines = [] if options.only else by_policy(results)
+        lines += [f"{gate.word:<15} gate {gate.name}: {gate.text}" for gate in passed]
+        print("\n".join([*lines, line]))
     return verdict.value
+
+
+def write(options: argparse.Namespace, results: list[Result], passed: tuple[Gate, ...]) -> None:
+    """The reports that were asked for."""
+    if options.junit:
+        options.junit.write_text(export.junit(results, passed), encoding="ascii")
+    if options.sarif:
+        text = json.dumps(export.sarif(results, passed), indent=2)
+        options.sarif.write_text(f"{text}\n", encoding="ascii")
+    if options.smtlib:
+        options.smtlib.mkdir(parents=True, exist_ok=True)
+        for result in results:
+            for at, part in enumerate(result.parts):
+                name = f"claim{result.name.partition(' ')[0]}_{at:02}.smt2"
+                head = f"; {result.name}, {part.name}: {part.statement}\n"
+                (options.smtlib / name).write_text(head + part.formula, encoding="ascii")
 
 
 def every_ring(bound: int) -> int:

@@ -3,15 +3,17 @@
 ``smallest`` pins the smallest counterexample: for a policy the first ring, by N, then K, at which
 the finished tables go wrong; for the machine the shortest sequence of events on which it and the
 true one differ; for the local check the smallest table; for the guard the shortest sequence of
-what happens to one slot.
+what happens to one slot; for a lemma, which runs none of that code, the smallest integers.
 """
 
 from __future__ import annotations
 
 from proofs.mutants_guard import GUARD_MUTANTS
+from proofs.mutants_lemma import LEMMA_MUTANTS
 from proofs.mutants_machine import MACHINE_MUTANTS
+from proofs.mutants_order import ORDER_MUTANTS
 from proofs.mutants_policy import POLICY_MUTANTS
-from proofs.mutants_program import ORDER_MUTANTS, PROGRAM_MUTANTS
+from proofs.mutants_program import PROGRAM_MUTANTS
 from proofs.mutants_refills import REFILL_MUTANTS
 
 MUTANTS = (
@@ -21,4 +23,5 @@ MUTANTS = (
     *PROGRAM_MUTANTS,
     *ORDER_MUTANTS,
     *GUARD_MUTANTS,
+    *LEMMA_MUTANTS,
 )

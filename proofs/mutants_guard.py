@@ -13,6 +13,10 @@ GUARD_MUTANTS = (
         7,
         "resident",
         "refilled 0, written 0, arrives 0",
+        also=(
+            (7, "arrives, copies on the compute stream"),
+            (7, "resumes, copies on the compute stream"),
+        ),
     ),
     Mutant(
         "a miss is not reloaded",

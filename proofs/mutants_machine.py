@@ -49,6 +49,10 @@ MACHINE_MUTANTS = (
         0,
         "CopyBegins allowed",
         "CopyBegins(0, 1) CopyLands(0) CopyBegins(0, 2)",
+        also=(
+            (3, "outside the set: step"),
+            (3, "first steps: step"),
+        ),
     ),
     Mutant(
         "no RAW guard",
@@ -67,6 +71,7 @@ MACHINE_MUTANTS = (
         0,
         "ModuleBegins allowed",
         "ModuleBegins(0, 1)",
+        also=((3, "read"),),
     ),
     Mutant(
         "a copy that never lands",
@@ -76,6 +81,7 @@ MACHINE_MUTANTS = (
         0,
         "effects",
         "CopyBegins(0, 1) CopyLands(0)",
+        also=((2, "preload"),),
     ),
     Mutant(
         "a copy that lands when it begins",
@@ -104,6 +110,7 @@ MACHINE_MUTANTS = (
         0,
         "ModuleBegins elsewhere",
         "CopyBegins(0, 1) CopyLands(0) ModuleBegins(0, 1)",
+        also=((1, "run elsewhere"),),
     ),
     Mutant(
         "any refill is progress",
@@ -140,5 +147,53 @@ MACHINE_MUTANTS = (
         0,
         "effects",
         "CopyBegins(0, 1) CopyLands(0) ModuleArrives(1)",
+    ),
+    Mutant(
+        "identity the wrong way round",
+        "machine",
+        "if state.holds[slot] != module:",
+        "if state.holds[slot] == module:",
+        0,
+        "ModuleBegins objected",
+        "ModuleBegins(0, 1)",
+        also=((1, "use"),),
+    ),
+    Mutant(
+        "a copy that empties another slot as it begins",
+        "machine",
+        "return replace(state, moving=state.moving.put(slot, module))",
+        "return replace(state, moving=state.moving.put(slot, module), "
+        "holds=state.holds.put(0, EMPTY))",
+        0,
+        "CopyBegins elsewhere",
+        "CopyBegins(0, 1) CopyLands(0) CopyBegins(0, 1)",
+        also=((1, "refill elsewhere"),),
+    ),
+    Mutant(
+        "a copy that stops another one as it lands",
+        "machine",
+        "moving=state.moving.put(slot, EMPTY),",
+        "moving=state.moving.put(slot, EMPTY).put(1, EMPTY),",
+        0,
+        "CopyLands elsewhere",
+        "CopyBegins(1, 1) CopyLands(0)",
+    ),
+    Mutant(
+        "a run that empties another slot as it ends",
+        "machine",
+        "return replace(state, running=EMPTY)",
+        "return replace(state, running=EMPTY, holds=state.holds.put(0, EMPTY))",
+        0,
+        "ModuleEnds elsewhere",
+        "CopyBegins(0, 1) CopyLands(0) ModuleEnds(0)",
+    ),
+    Mutant(
+        "a slot that is read at first",
+        "machine",
+        "Slots.empty(slots), Slots.empty(slots), EMPTY)",
+        "Slots.empty(slots), Slots.empty(slots), 0)",
+        1,
+        "base",
+        "CopyBegins(0, 1)",
     ),
 )

@@ -1,8 +1,5 @@
-"""Faults put into the lowering and into the clocks by hand. See ``mutants``.
-
-``smallest`` pins the smallest program, by N, then K, then policy, then lowering, with what each
-engine finds in it; for the clocks the smallest program on which they and the other engines differ.
-"""
+"""Faults of the lowering: ``smallest`` pins the smallest program, by N, then K, then policy, then
+lowering, with what each engine finds in it."""
 
 from __future__ import annotations
 
@@ -17,6 +14,13 @@ PROGRAM_MUTANTS = (
         5,
         "refill, one copy stream",
         "N=1, K=1, modular, one copy stream (clocks: WAR; interleavings: WAR; solver: WAR)",
+        also=(
+            (5, "refill, copy stream and compute stream"),
+            (7, "arrives, two copy streams"),
+            (7, "resumes, two copy streams"),
+            (7, "arrives, copy stream and compute stream"),
+            (7, "resumes, copy stream and compute stream"),
+        ),
     ),
     Mutant(
         "no wait for the copy",
@@ -27,6 +31,13 @@ PROGRAM_MUTANTS = (
         "run, one copy stream",
         "N=1, K=1, modular, one copy stream "
         "(clocks: RAW; interleavings: RAW, identity; solver: RAW)",
+        also=(
+            (5, "run, two copy streams"),
+            (5, "run, compute stream and a copy stream"),
+            (5, "run, copy stream and compute stream"),
+            (7, "arrives, compute stream and a copy stream"),
+            (7, "resumes, compute stream and a copy stream"),
+        ),
     ),
     Mutant(
         "stream-wide wait replaced by nothing",
@@ -46,6 +57,7 @@ PROGRAM_MUTANTS = (
         "refill, one copy stream",
         "N=1, K=1, modular, one copy stream "
         "(clocks: RAW, meaning; interleavings: RAW, identity, meaning; solver: RAW, meaning)",
+        also=((5, "refill, compute stream and a copy stream"),),
     ),
     Mutant(
         "two copy streams without order",
@@ -69,6 +81,14 @@ PROGRAM_MUTANTS = (
         "(clocks: RAW, block; "
         "interleavings: RAW, block, identity; "
         "solver: RAW, block)",
+        also=(
+            (5, "write, two copy streams"),
+            (5, "keep, compute stream and a copy stream"),
+            (5, "write, compute stream and a copy stream"),
+            (5, "write, copy stream and compute stream"),
+            (5, "keep, copies on the compute stream"),
+            (5, "write, copies on the compute stream"),
+        ),
     ),
     Mutant(
         "a host write during a run",
@@ -79,6 +99,10 @@ PROGRAM_MUTANTS = (
         "keep, one copy stream",
         "N=1, K=1, modular, one copy stream, written "
         "(clocks: RAW; interleavings: RAW; solver: RAW)",
+        also=(
+            (5, "keep, two copy streams"),
+            (5, "keep, copy stream and compute stream"),
+        ),
     ),
     Mutant(
         "nothing is joined",
@@ -90,6 +114,11 @@ PROGRAM_MUTANTS = (
         "N=1, K=1, modular, one copy stream, captured "
         "(clocks: RAW, WAW, joined, meaning; "
         "interleavings: RAW, WAW, identity, joined, meaning; solver: RAW, WAW, joined, meaning)",
+        also=(
+            (5, "join, two copy streams"),
+            (5, "join, compute stream and a copy stream"),
+            (5, "join, copy stream and compute stream"),
+        ),
     ),
     Mutant(
         "resuming without a wait",
@@ -162,134 +191,5 @@ PROGRAM_MUTANTS = (
         None,
         "N=1, K=1, modular, one copy stream, captured "
         "(clocks: pageable; interleavings: pageable; solver: pageable)",
-    ),
-)
-
-ORDER_MUTANTS = (
-    Mutant(
-        "clocks blind to WAR",
-        "order",
-        "found = uncovered(WAR, clock, state.read[slot])",
-        "found = uncovered(WAR, clock, NOTHING)",
-        11,
-        None,
-        "N=1, K=1, modular, one copy stream, no fork",
-    ),
-    Mutant(
-        "clocks blind to WAW",
-        "order",
-        "found += uncovered(WAW, clock, state.copied[slot])",
-        "found += uncovered(WAW, clock, NOTHING)",
-        11,
-        None,
-        "N=1, K=1, modular, one copy stream, captured, no join",
-    ),
-    Mutant(
-        "clocks blind to RAW",
-        "order",
-        "later(state.copied[slot], state.read[slot])",
-        "state.read[slot]",
-        11,
-        None,
-        "N=1, K=1, modular, one copy stream, no wait for the copy",
-    ),
-    Mutant(
-        "clocks blind to what a run writes",
-        "order",
-        "later(state.copied[slot], state.read[slot])",
-        "state.copied[slot]",
-        11,
-        None,
-        "N=1, K=1, modular, one copy stream, written, no fork",
-    ),
-    Mutant(
-        "clocks blind to identity",
-        "order",
-        "if state.content[slot] != module or state.version[slot] != state.written[module]:",
-        "if state.version[slot] != state.written[module]:",
-        11,
-        None,
-        "N=1, K=1, modular, one copy stream, written, another kept",
-    ),
-    Mutant(
-        "clocks blind to old versions",
-        "order",
-        "if state.content[slot] != module or state.version[slot] != state.written[module]:",
-        "if state.content[slot] != module:",
-        11,
-        None,
-        "N=1, K=1, modular, one copy stream, written, not loaded anew",
-    ),
-    Mutant(
-        "clocks blind to what a wait means",
-        "order",
-        "found = [] if module is None else means(state, event, module, clock)",
-        "found = [] if True else means(state, event, module, clock)",
-        11,
-        None,
-        "N=1, K=1, modular, one copy stream, stale record",
-    ),
-    Mutant(
-        "clocks blind to host writes",
-        "order",
-        "found = uncovered(BLOCK, clock, state.reading[module])",
-        "found = uncovered(BLOCK, clock, NOTHING)",
-        11,
-        None,
-        "N=1, K=1, modular, one copy stream, written, no wait of the host",
-    ),
-    Mutant(
-        "clocks blind to joins",
-        "order",
-        "uncovered(JOINED, clock, {s: tick for s, tick in work.items() if tick})",
-        "uncovered(JOINED, clock, NOTHING)",
-        11,
-        None,
-        "N=1, K=1, modular, one copy stream, captured, no join",
-    ),
-    Mutant(
-        "clocks blind to what a write reads",
-        "order",
-        "if slot is not None:",
-        "if False:",
-        11,
-        None,
-        "N=1, K=1, modular, one copy stream, written, no fork",
-    ),
-    Mutant(
-        "a pageable block is read later",
-        "order",
-        "if not pageable:",
-        "if True:",
-        11,
-        None,
-        "N=1, K=1, modular, one copy stream, written, pageable",
-    ),
-    Mutant(
-        "a wait that waits for nothing",
-        "order",
-        "clock = later(clock, state.record[event])",
-        "clock = later(clock, NOTHING)",
-        5,
-        "run, one copy stream",
-        "N=1, K=1, modular, one copy stream, as it is",
-    ),
-    Mutant(
-        "a wait that forgets the others",
-        "order",
-        "clock = later(clock, state.record[event])",
-        "clock = state.record[event]",
-        5,
-        "run elsewhere, one copy stream",
-        "N=1, K=1, modular, one copy stream, no fork",
-    ),
-    Mutant(
-        "what the host waited for is forgotten",
-        "order",
-        "return later(own, host) if host else own",
-        "return own",
-        11,
-        None,
-        "N=1, K=1, modular, one copy stream, host waits",
     ),
 )

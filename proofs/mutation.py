@@ -9,6 +9,7 @@ from __future__ import annotations
 import inspect
 import sys
 from dataclasses import dataclass, replace
+from importlib import import_module
 from itertools import product
 from types import ModuleType
 from typing import Any
@@ -17,6 +18,7 @@ from unittest.mock import patch
 from proofs import engines
 from proofs.agreement import disagreement
 from proofs.cases import EVERY_RUN, cases, rings
+from proofs.claims import Claim, claims
 from proofs.guarding import wrong_order
 from proofs.obligation import System
 from schedule.ring import EMPTY, Ring
@@ -31,7 +33,9 @@ class StaleMutant(Exception):
 class Mutant:
     """name: the fault.   module: which module of the System is changed.
     before, after: the text replaced.   claim, obligation: what must refute it.
-    smallest: the pinned counterexample."""
+    smallest: the pinned counterexample.
+    also: other obligations, by claim, that must not be proved of it, since no other mutant shows
+    that they can fail."""
 
     name: str
     module: str
@@ -40,15 +44,39 @@ class Mutant:
     claim: int
     obligation: str | None
     smallest: str
+    also: tuple[tuple[int, str], ...] = ()
 
 
 def apply(mutant: Mutant, system: System) -> System:
     """The system with the fault in it. StaleMutant if the text is not there exactly once."""
-    original = getattr(system, mutant.module)
+    source = _replaced(mutant, getattr(system, mutant.module))
+    return changed(system, mutant.module, source, mutant.name)
+
+
+def of_lemma(mutant: Mutant) -> bool:
+    """Whether the fault is in the proofs' own text, and not in the code under proof."""
+    return mutant.module.startswith("proofs.")
+
+
+def faulty_claims(mutant: Mutant, system: System) -> tuple[Claim, ...]:
+    """The claims, with the fault in the code that they are about or in a lemma."""
+    if not of_lemma(mutant):
+        return claims(apply(mutant, system))
+    original = import_module(mutant.module)
+    lemmas = _executed(original, _replaced(mutant, original), mutant.name)
+    # The claims are made of the lemmas: they are made again, of the changed ones.
+    with patch.dict(sys.modules, {original.__name__: lemmas}):
+        made = import_module("proofs.claims")
+        again = _executed(made, inspect.getsource(made), mutant.name)
+    found: tuple[Claim, ...] = again.claims(system)
+    return found
+
+
+def _replaced(mutant: Mutant, original: ModuleType) -> str:
     source = inspect.getsource(original)
     if source.count(mutant.before) != 1:
         raise StaleMutant(f"{mutant.name}: {mutant.before!r} is not once in {original.__name__}")
-    return changed(system, mutant.module, source.replace(mutant.before, mutant.after), mutant.name)
+    return source.replace(mutant.before, mutant.after)
 
 
 def changed(system: System, module: str, source: str, name: str) -> System:

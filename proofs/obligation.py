@@ -21,6 +21,7 @@ from schedule.budget import OutOfBudget
 from schedule.ring import EMPTY
 
 SEEDS = (0, 1, 2)
+LARGEST = 12
 SIZES = ("N", "K")
 """The integers that stand for a ring's sizes in every obligation."""
 
@@ -118,6 +119,24 @@ def discharge(obligation: Obligation) -> Outcome:
     )
 
 
+def smallest_integers(obligation: Obligation) -> str:
+    """The smallest integers, by absolute value, then in the order of the witness, for which an
+    obligation fails, products being true products; "none" if it fails for none up to LARGEST."""
+    paths, names = list(explore(obligation.body)), list(obligation.witness)
+    failing = [z3.And(*path.conditions, _negated(path), *_true_products(path)) for path in paths]
+    known: list[Any] = []
+    for bound in range(LARGEST + 1):
+        small = [z3.And(z3.Int(name) <= bound, z3.Int(name) >= -bound) for name in names]
+        if satisfiable([z3.Or(failing), *small]) == z3.sat:
+            for name in names:
+                values = sorted(range(-bound, bound + 1), key=lambda value: (abs(value), -value))
+                pins = (z3.Int(name) == value for value in values)
+                question = [z3.Or(failing), *small, *known]
+                known.append(next(p for p in pins if satisfiable([*question, p]) == z3.sat))
+            return ", ".join(str(pin).replace(" == ", "=") for pin in known)
+    return "none"
+
+
 def smtlib(condition: Any) -> str:
     """A question whether the condition has a solution, for any solver that reads SMT-LIB."""
     solver = z3.Solver()
@@ -162,8 +181,11 @@ def _reason(path: Path[Goal]) -> str:
 def _reached(path: Path[Goal], witness: Mapping[str, int]) -> bool:
     """Whether the witness takes this path to its end, products being true products."""
     pins: list[Any] = [z3.Int(name) == value for name, value in witness.items()]
-    products = [z3.Int(name) == z3.Int(x) * z3.Int(y) for name, (x, y) in path.products.items()]
-    return bool(satisfiable([*path.conditions, *pins, *products]) == z3.sat)
+    return bool(satisfiable([*path.conditions, *pins, *_true_products(path)]) == z3.sat)
+
+
+def _true_products(path: Path[Goal]) -> list[Any]:
+    return [z3.Int(name) == z3.Int(x) * z3.Int(y) for name, (x, y) in path.products.items()]
 
 
 __all__ = ["EMPTY", "Failure", "Goal", "Obligation", "Outcome", "System", "discharge"]

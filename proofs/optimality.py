@@ -43,7 +43,7 @@ def optimality_claim(system: System) -> list[Obligation]:
             "spread",
             "one more module keeps a slot's c users spread over (c - 1) * d steps or more",
             spread,
-            {"N": 7, "d": 3, "i": 3, "first": 0, "last": 0, "c": 1, "here": 1},
+            {"d": 3, "i": 3, "first": 0, "last": 0, "c": 1, "here": 1},
         ),
         Obligation(
             "round",

@@ -2,21 +2,49 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from multiprocessing import get_context
+from pathlib import Path
 
-from proofs.claims import EXPECTED_CLAIMS, EXPECTED_OBLIGATIONS, Claim, claims
+from proofs.claims import EXPECTED_CLAIMS, Claim, claims
+from proofs.crosscheck import second_answer
 from proofs.mutants import MUTANTS
-from proofs.mutation import Mutant, StaleMutant, apply, smallest
-from proofs.obligation import System, discharge
+from proofs.mutation import Mutant, StaleMutant, apply, faulty_claims, of_lemma, smallest
+from proofs.obligation import SEEDS, Outcome, System, discharge, smallest_integers
 from proofs.report import Verdict, worst
+
+HERE = Path(__file__).parent.parent
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What came of one obligation.
+
+    statement: in words.             where: the file and line of what was run.
+    paths, resources: how much was decided, and what Z3 used for it, all seeds together.
+    second: the second solver's answer to the same formula; None if there is no second solver.
+    formula: that formula, as SMT-LIB text.
+    pinned: which of N and K it speaks of for one value alone.
+    """
+
+    name: str
+    statement: str
+    verdict: Verdict
+    where: tuple[str, int]
+    reason: str
+    paths: int
+    resources: int
+    second: str | None
+    formula: str
+    pinned: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What came of one claim or one mutant. ``size`` says how much was decided."""
+    """What came of one claim or one mutant. ``size`` says how much was decided; parts: a claim's
+    obligations, one by one; killed: those that a mutant refuted, by claim and name."""
 
     name: str
     statement: str
@@ -26,6 +54,8 @@ class Result:
     size: str
     reason: str = ""
     obligations: int = 0
+    parts: tuple[Part, ...] = ()
+    killed: tuple[tuple[int, str], ...] = ()
 
 
 def prove_claim(claim: Claim) -> Result:
@@ -39,106 +69,132 @@ def prove_claim(claim: Claim) -> Result:
             verdict, found = Verdict.UNKNOWN, f"raised {type(error).__name__}: {error}"
         size = "every ring of the bound"
         return Result(name, claim.statement, verdict, "enumeration", claim.bound, size, found or "")
-    outcomes = [discharge(obligation) for obligation in claim.obligations]
-    verdicts, reasons = [], []
-    for outcome in outcomes:
-        if not outcome.proved:
-            verdicts.append(Verdict.UNKNOWN)
-            reasons.append(f"{outcome.obligation.name}: {outcome.reason}")
-        elif outcome.vacuous:
-            verdicts.append(Verdict.VACUOUS)
-            reasons.append(f"{outcome.obligation.name}: its witness reaches no path")
-        else:
-            verdicts.append(Verdict.PROVED)
-    count, paths = len(outcomes), sum(outcome.paths for outcome in outcomes)
-    size = f"{count} obligations on {paths} paths, 3 seeds"
+    parts = tuple(part_of(discharge(obligation)) for obligation in claim.obligations)
+    count, paths = len(parts), sum(part.paths for part in parts)
     return Result(
         name,
         claim.statement,
-        worst(verdicts),
+        worst(part.verdict for part in parts),
         "z3",
         claim.bound,
-        size,
-        "; ".join(reasons),
+        f"{count} obligations on {paths} paths, {len(SEEDS)} seeds",
+        "; ".join(f"{part.name}: {part.reason}" for part in parts if part.reason),
         count,
+        parts,
+    )
+
+
+def part_of(outcome: Outcome) -> Part:
+    """The verdict on an obligation, and what the second solver says."""
+    obligation, code = outcome.obligation, outcome.obligation.body.__code__
+    verdict, reason = Verdict.PROVED, ""
+    if not outcome.proved:
+        verdict, reason = Verdict.UNKNOWN, outcome.reason
+    elif outcome.vacuous:
+        verdict, reason = Verdict.VACUOUS, "its witness reaches no path"
+    file = Path(code.co_filename)
+    return Part(
+        obligation.name,
+        obligation.statement,
+        verdict,
+        (
+            file.relative_to(HERE).as_posix() if file.is_relative_to(HERE) else "",
+            code.co_firstlineno,
+        ),
+        reason,
+        outcome.paths,
+        outcome.resources,
+        second_answer(outcome.formula) if outcome.formula else None,
+        outcome.formula,
+        outcome.pinned,
     )
 
 
 def try_mutant(mutant: Mutant, system: System) -> Result:
-    """Refute a mutant by the obligation that it names, and find its smallest counterexample."""
+    """Refute a mutant by the obligations that it names, and find its smallest counterexample."""
     try:
-        mutated = apply(mutant, system)
-        found = smallest(mutant, mutated)
-        killed = _killed(mutant, mutated, found)
+        found = _smallest(mutant, system)
+        survived = _survived(mutant, system, found)
     except StaleMutant as error:
         return Result(mutant.name, "", Verdict.UNKNOWN, "", "", "", f"stale: {error}")
     except Exception as error:  # of the mutated code: then nothing was refuted
         why = f"raised {type(error).__name__}: {error}"
         return Result(mutant.name, "", Verdict.UNKNOWN, "", "", "", why)
     by = f"claim {mutant.claim}, {mutant.obligation or 'enumeration'}"
-    if not killed:
-        verdict, reason = Verdict.MUTANT_SURVIVED, f"{by} holds in spite of it"
+    verdict, reason = Verdict.PROVED, ""
+    if survived:
+        verdict, reason = Verdict.MUTANT_SURVIVED, f"{survived} holds in spite of it"
     elif found != mutant.smallest:
         verdict = Verdict.DISAGREE
         reason = f"smallest counterexample {found!r}; pinned is {mutant.smallest!r}"
-    else:
-        verdict, reason = Verdict.PROVED, ""
-    return Result(mutant.name, f"refuted by {by}", verdict, "", "", found, reason)
+    killed = () if verdict is not Verdict.PROVED else tuple(_named(mutant))
+    statement = f"refuted by {by}"
+    return Result(mutant.name, statement, verdict, "", "", found, reason, killed=killed)
 
 
-def _killed(mutant: Mutant, mutated: System, found: str) -> bool:
-    if mutant.module == "order" and mutant.obligation is None:
-        return found != "none"  # the search for the smallest is the claim's own
-    claim = next(claim for claim in claims(mutated) if claim.number == mutant.claim)
-    if mutant.obligation is None:
-        assert claim.search is not None, f"claim {claim.number} has obligations: name one"
-        return claim.search() is not None
-    named = [one for one in claim.obligations if one.name == mutant.obligation]
-    assert len(named) == 1, f"claim {claim.number} has no obligation {mutant.obligation!r}"
-    return not discharge(named[0]).proved
+def _named(mutant: Mutant) -> Iterator[tuple[int, str]]:
+    """The obligations that must be refuted of this mutant, by claim."""
+    if mutant.obligation is not None:
+        yield mutant.claim, mutant.obligation
+    yield from mutant.also
 
 
-def prove_all(processes: int) -> Iterator[Result]:
+def _smallest(mutant: Mutant, system: System) -> str:
+    if not of_lemma(mutant):
+        return smallest(mutant, apply(mutant, system))
+    by_claim = {claim.number: claim for claim in faulty_claims(mutant, system)}
+    (one,) = (o for o in by_claim[mutant.claim].obligations if o.name == mutant.obligation)
+    return smallest_integers(one)
+
+
+def _survived(mutant: Mutant, system: System, found: str) -> str | None:
+    """The first of the claims and obligations that the mutant names which holds of it."""
+    named = list(_named(mutant))
+    if not named and mutant.module == "order":
+        # The search for the smallest is the claim's own.
+        return "the comparison of engines" if found == "none" else None
+    by_claim = {claim.number: claim for claim in faulty_claims(mutant, system)}
+    if not named:
+        search = by_claim[mutant.claim].search
+        assert search is not None, f"claim {mutant.claim} has obligations: name one"
+        return f"claim {mutant.claim}, enumeration," if search() is None else None
+    for number, name in named:
+        found_there = [one for one in by_claim[number].obligations if one.name == name]
+        assert len(found_there) == 1, f"claim {number} has no obligation {name!r}"
+        if discharge(found_there[0]).proved:
+            return f"claim {number}, {name}"
+    return None
+
+
+Which = tuple[bool, int]
+"""Whether it is a claim, and its number; or the mutant's, in MUTANTS."""
+
+
+def chosen(only: Sequence[int] = ()) -> list[Which]:
+    """What there is to decide: all of it, or some claims and the mutants that these refute."""
+    claim_numbers = [n for n in range(EXPECTED_CLAIMS) if not only or n in only]
+    named = [{mutant.claim, *(claim for claim, _ in mutant.also)} for mutant in MUTANTS]
+    mutants = [n for n, numbers in enumerate(named) if not only or numbers.intersection(only)]
+    return [*((True, number) for number in claim_numbers), *((False, n) for n in mutants)]
+
+
+def prove_all(processes: int, only: Sequence[int] = ()) -> Iterator[Result]:
     """Each claim's result, then each mutant's, in order, decided by that many processes."""
-    kinds = [(number, True) for number in range(EXPECTED_CLAIMS)]
-    kinds += [(number, False) for number in range(len(MUTANTS))]
+    whole = chosen(only)
     # Started afresh: a fork would copy the solver's state.
     with ProcessPoolExecutor(processes, get_context("spawn")) as pool:
         # The last claim takes longest: begun first, it does not keep one process after all others.
-        longest_first = sorted(kinds, key=lambda which: which != (EXPECTED_CLAIMS - 1, True))
+        longest_first = sorted(whole, key=lambda which: which != (True, EXPECTED_CLAIMS - 1))
         started = {which: pool.submit(_decide, which) for which in longest_first}
         try:
-            yield from (started[which].result() for which in kinds)
+            yield from (started[which].result() for which in whole)
         finally:
             for future in started.values():
                 future.cancel()
 
 
-def _decide(which: tuple[int, bool]) -> Result:
-    number, claim = which
+def _decide(which: Which) -> Result:
+    claim, number = which
     if claim:
         return prove_claim(claims(System())[number])
     return try_mutant(MUTANTS[number], System())
-
-
-def total(results: Iterable[Result]) -> tuple[Verdict, str]:
-    """The verdict of a whole run, and its last line."""
-    results = list(results)
-    proper = [result for result in results if result.engine]
-    mutants = [result for result in results if not result.engine]
-    obligations = sum(result.obligations for result in proper)
-    verdicts = [
-        # The claim that is one to a bound holds as claimed.
-        Verdict.PROVED if result.verdict is Verdict.HOLDS_TO_BOUND else result.verdict
-        for result in results
-    ]
-    expected = (EXPECTED_CLAIMS, EXPECTED_OBLIGATIONS, len(MUTANTS))
-    if (len(proper), obligations, len(mutants)) != expected:
-        verdicts.append(Verdict.UNKNOWN)
-    verdict = worst(verdicts)
-    refuted = sum(result.verdict is Verdict.PROVED for result in mutants)
-    line = (
-        f"{verdict.name}: {len(proper)} claims, {obligations} of {EXPECTED_OBLIGATIONS} "
-        f"obligations, {refuted} of {len(MUTANTS)} mutants refuted"
-    )
-    return verdict, line

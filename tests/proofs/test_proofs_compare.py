@@ -7,7 +7,7 @@ import pytest
 from proofs import __main__ as command
 from proofs import compare
 from proofs.cases import Bounds
-from proofs.mutants_program import ORDER_MUTANTS
+from proofs.mutants_order import ORDER_MUTANTS
 from proofs.mutation import apply
 from proofs.obligation import System
 from proofs.report import Verdict

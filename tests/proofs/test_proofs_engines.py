@@ -13,7 +13,8 @@ from proofs.cases import Bounds, Case, cases
 from proofs.claims import claims
 from proofs.engines import difference, disagreement, normal, refute, settled, together
 from proofs.faulty import FAULTY
-from proofs.mutants_program import ORDER_MUTANTS, PROGRAM_MUTANTS
+from proofs.mutants_order import ORDER_MUTANTS
+from proofs.mutants_program import PROGRAM_MUTANTS
 from proofs.mutation import Mutant, apply
 from proofs.obligation import System
 from proofs.prove import prove_claim

@@ -9,7 +9,8 @@ import pytest
 from proofs import mutation
 from proofs.cases import Bounds
 from proofs.claims import claims
-from proofs.mutants_program import ORDER_MUTANTS, PROGRAM_MUTANTS
+from proofs.mutants_order import ORDER_MUTANTS
+from proofs.mutants_program import PROGRAM_MUTANTS
 from proofs.mutation import Mutant, apply, smallest
 from proofs.obligation import Obligation, System, discharge
 from proofs.ordering import HERE, KINDS, OTHER, ordering_claim
