@@ -51,6 +51,14 @@ EDITS = {
 }
 
 
+ONLY = {
+    "no RAW guard": (0, 3, 10),
+    "a plus to a minus in modular": (3, 6, 10),
+    "a derived target one too far": (2, 10),
+}
+"""The claims that are proved in the edited copy, to save time."""
+
+
 def fewer_programs(folder: Path, bound: int) -> None:
     """Few programs are compared, to save time; make prove does it all."""
     all_of_them = "rings=8, faults=5, middle=4, small=2, solver=2"
@@ -64,7 +72,8 @@ def test_an_edited_copy_is_not_proved(name: str, tmp_path: Path) -> None:
     copy_of_the_code(tmp_path, "schedule", "proofs")
     edit(tmp_path / "schedule" / f"{module}.py", before, after)
     fewer_programs(tmp_path, 1)
-    run = python("-m", "proofs", first=tmp_path, then=tmp_path)
+    only = [f"--only={number}" for number in ONLY[name]]
+    run = python("-m", "proofs", *only, first=tmp_path, then=tmp_path)
     last = run.stdout.splitlines()[-1]
     verdict = last.partition(":")[0]
     assert (verdict, run.returncode) in {("VIOLATED", 1), ("UNKNOWN", 3), ("DISAGREE", 6)}, (
