@@ -10,7 +10,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from os import PathLike
 from types import TracebackType
+from typing import Any
 
 import torch
 from torch import nn
@@ -23,6 +25,7 @@ from runtime.report import Report, megabytes
 from runtime.select import Selection, select, tensors_that_stay
 from schedule import policies
 from schedule.arithmetic import Target
+from schedule.certificate import read as read_certificate
 from schedule.errors import OffloadError, ProgramError
 from schedule.faults import explain
 from schedule.loading import load
@@ -34,6 +37,7 @@ from schedule.table import Schedule
 from schedule.trace import Trace
 from schedule.verifier import Verified, check, verify
 
+AnyCertificate = str | PathLike[str] | dict[str, Any]
 AnyPolicy = str | Policy | Target | Schedule | Verified | None
 
 log = logging.getLogger("ringproof.runtime")
@@ -43,8 +47,9 @@ def offload(
     model: nn.Module | Iterable[nn.Module],
     layers: Iterable[nn.Module] | None = None,
     *,
-    slots: int = 2,
+    slots: int | None = None,
     policy: AnyPolicy = None,
+    certificate: AnyCertificate | None = None,
     on_miss: str = RELOAD,
     device: torch.device | str | None = None,
 ) -> Offloaded:
@@ -53,10 +58,12 @@ def offload(
     model:   the whole model, whose other tensors move to the device; or a list of modules, and
              then nothing else is touched.
     layers:  the modules to offload, in execution order; by default the model's blocks.
-    slots:   K >= 1, each as large as the largest module that uses it.
+    slots:   K >= 1, each as large as the largest module that uses it; 2 by default.
     policy:  a name, ``pkg.module:function``, a Policy, a function (index, slots, modules) ->
              target or None, or a Schedule or Verified for exactly this ring. Default:
              ``double_buffer``, for one slot ``single_buffer``.
+    certificate: instead of slots and policy: a file, or its data, that
+             ``python -m schedule check --certificate`` wrote; it is checked anew.
     on_miss: what to do when a module is not resident: "reload" it, or "raise" ModuleNotResident.
     device:  the current accelerator by default, else the CPU.
 
@@ -67,7 +74,11 @@ def offload(
     if on_miss not in (RELOAD, RAISE):
         raise OffloadError(f"on_miss must be 'reload' or 'raise', got {on_miss!r}")
     selection = select(model, layers)
-    schedule = schedule_for(policy, Ring(len(selection.modules), slots))
+    modules = len(selection.modules)
+    if certificate is None:
+        schedule = schedule_for(policy, Ring(modules, 2 if slots is None else slots))
+    else:
+        schedule = policy = certified(certificate, modules, slots, policy)
     verify(schedule)
     program = lower(schedule)
     _require_ordered(program, schedule.ring.modules)
@@ -82,6 +93,23 @@ def _require_ordered(program: Program, modules: int) -> None:
     ordering = order(program.listing(2), program.streams)
     if not ordering.safe:
         raise ProgramError(explain(ordering, ordering.faults[0], modules))
+
+
+def certified(
+    certificate: AnyCertificate, modules: int, slots: int | None, policy: AnyPolicy
+) -> Schedule:
+    """The schedule of a certificate. OffloadError if it is for another ring, or not alone."""
+    if policy is not None:
+        raise OffloadError("give a policy or a certificate, which has its own schedule, not both")
+    schedule = read_certificate(certificate)
+    ring = schedule.ring
+    for name, asked, there in ("modules", modules, ring.modules), ("slots", slots, ring.slots):
+        if asked is not None and asked != there:
+            raise OffloadError(
+                f"the certificate is for {there} {name}, but this offload has {asked}; "
+                f"make one for it: python -m schedule check --certificate"
+            )
+    return schedule
 
 
 def schedule_for(policy: AnyPolicy, ring: Ring) -> Schedule:

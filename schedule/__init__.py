@@ -9,6 +9,7 @@
 
 from schedule import policy as policies
 from schedule.errors import (
+    CertificateError,
     ModuleNotResident,
     OffloadError,
     PolicyError,
@@ -25,6 +26,7 @@ RINGPROOF = "ringproof"
 """Marks this package as Ringproof's: other packages named ``schedule`` exist."""
 
 __all__ = [
+    "CertificateError",
     "Findings",
     "ModuleNotResident",
     "OffloadError",

@@ -1,4 +1,4 @@
-"""``python -m schedule policies | check | show | diff | audit``.
+"""``python -m schedule policies | check | show | diff | audit | recheck``.
 
 Exit codes: 0 safe, 1 violated, 2 bad input.
 """
@@ -11,18 +11,20 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
+from schedule import certificate
 from schedule.audit import audit, compare
 from schedule.drawing import draw
-from schedule.errors import PolicyError
+from schedule.errors import CertificateError, PolicyError
 from schedule.faults import groups
-from schedule.files import STANDARD_OUTPUT, Files, write_files
+from schedule.files import STANDARD_OUTPUT, Files, write_files, write_text
 from schedule.loading import load
 from schedule.policy import NAMED, Policy
+from schedule.recheck import Refuted, recheck
 from schedule.ring import Ring
 from schedule.timeline import show, show_violation
 from schedule.trace import REFILLS, tables_json
 from schedule.tracefile import read
-from schedule.verifier import Findings, Lint, Violation, check
+from schedule.verifier import Findings, Lint, Violation, check, verify
 
 SAFE, VIOLATED, BAD_INPUT = 0, 1, 2
 MOST_RUNS, MOST_CELLS = 20_000, 1_000_000
@@ -56,6 +58,7 @@ def _parser() -> argparse.ArgumentParser:
     command("policies", run_policies, "list the named policies; with sizes, what each does", False)
     one = command("check", run_check, "is the policy's schedule safe at these sizes?")
     one.add_argument("--policy", required=True, help=any_policy)
+    one.add_argument("--certificate", metavar="FILE", help="write what was verified there")
     one = command("show", run_show, "the schedule as lanes over boundaries")
     one.add_argument("--policy", required=True, help=any_policy)
     one.add_argument("--passes", type=int, default=1, help="how many passes (default 1)")
@@ -67,6 +70,8 @@ def _parser() -> argparse.ArgumentParser:
     one = command("audit", run_audit, "does a real run's trace fit its schedule?", False)
     one.add_argument("file", help="what offloaded.trace() saved")
     one.add_argument("--policy", help=f"{any_policy}; a trace of another schedule is an error")
+    one = command("recheck", run_recheck, "is a certificate true? checked without a solver", False)
+    one.add_argument("file", help="what check --certificate, or verified.certificate(), wrote")
     return parser
 
 
@@ -135,7 +140,37 @@ def run_check(chosen: argparse.Namespace) -> int:
         if "joined" not in found:
             period = findings.schedule.period
             print(f"joined     no graph: it repeats after {period} passes, so one pass is none")
-    return SAFE if findings.safe and not any(found.values()) else VIOLATED
+    safe = findings.safe and not any(found.values())
+    if chosen.certificate and safe:
+        write_text(chosen.certificate, verify(findings.schedule).certificate())
+    elif chosen.certificate:
+        print("no certificate is written: the schedule is not safe", file=sys.stderr)
+    return SAFE if safe else VIOLATED
+
+
+def run_recheck(chosen: argparse.Namespace) -> int:
+    """Whether what a certificate says is true."""
+    data = certificate.load(chosen.file)
+    try:
+        recheck(data)
+        refuted = ""
+    except Refuted as error:
+        refuted = str(error)
+    if not refuted:
+        for name in ("modules", "slots"):
+            asked = getattr(chosen, name)
+            if asked not in (None, data[name]):
+                raise CertificateError(f"{name}: {data[name]}, but {asked} is asked for")
+    if chosen.json:
+        _print_json({"true": not refuted, "refuted": refuted or None})
+    elif refuted:
+        print(f"REFUTED: not true is: {refuted}")
+    else:
+        print(
+            f"{data['policy']}, {data['modules']} modules, {data['slots']} slots: TRUE\n"
+            f"{', '.join(data['claims'])} hold, for ever after the preload"
+        )
+    return VIOLATED if refuted else SAFE
 
 
 def run_show(chosen: argparse.Namespace) -> int:

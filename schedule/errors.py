@@ -43,6 +43,10 @@ class ScheduleViolation(ValueError):
         super().__init__("\n".join(str(violation) for violation in violations))
 
 
+class CertificateError(ValueError):
+    """A certificate is not true, or none: the message has the first statement that fails."""
+
+
 class OffloadError(ValueError):
     """A model can't be offloaded, or can't go on offloaded; the message says what to do. Raised
     while wrapping, it leaves the model unchanged."""

@@ -33,13 +33,14 @@ def write_files(drawing: Drawing, files: Files) -> list[str]:
     makers = {files.svg: picture, files.trace: trace}
     written = [place for place in makers if place not in (None, STANDARD_OUTPUT)]
     for place in written:
-        _write(str(place), makers[place](drawing))
+        write_text(str(place), makers[place](drawing))
     if STANDARD_OUTPUT in makers:  # only now: nothing is printed if a path is bad
         sys.stdout.write(makers[STANDARD_OUTPUT](drawing))
     return list(map(str, written))
 
 
-def _write(place: str, text: str) -> None:
+def write_text(place: str, text: str) -> None:
+    """ValueError for a path that can't be written."""
     try:
         Path(place).write_text(text, encoding="ascii", newline="\n")
     except (OSError, ValueError) as error:

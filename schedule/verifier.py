@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from schedule import certificate
 from schedule.arithmetic import first_users, next_users
 from schedule.errors import ScheduleViolation
 from schedule.properties import CLOSURE, IDENTITY, OWNERSHIP, PROGRESS
@@ -75,6 +76,11 @@ class Verified:
 
     schedule: Schedule
     lints: tuple[Lint, ...]
+
+    def certificate(self) -> str:
+        """What was verified, as JSON text that ``python -m schedule recheck`` and ``offload`` take
+        and check anew: a small program checks it, which needs none of ours."""
+        return certificate.text(self)
 
 
 def verify(schedule: Schedule) -> Verified:
