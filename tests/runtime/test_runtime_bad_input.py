@@ -66,7 +66,6 @@ def refused(model: nn.Module, kind: type[Exception], message: str, **options: An
         (True, "slots must be an integer, got True of type bool; pass int"),
         ("2", "slots must be an integer, got '2' of type str; pass int"),
         (2.0, r"slots must be an integer, got 2\.0 of type float; pass int"),
-        (None, "slots must be an integer, got None of type NoneType"),
     ],
 )
 def test_slots_that_are_no_size(slots: Any, message: str) -> None:

@@ -14,7 +14,7 @@ import runtime
 from schedule import CertificateError, OffloadError, Ring, policies, verify
 from schedule.recheck import digest
 
-WIDTH = 8
+WIDTH = 32
 SOUND: dict[str, Any] = json.loads(verify(policies.balanced(Ring(5, 2))).certificate())
 
 
