@@ -1,4 +1,4 @@
-"""``python -m benchmarks verify [--json FILE]``."""
+"""``python -m benchmarks verify | proofs [--json FILE]``."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks import verify
+from benchmarks import proofs, verify
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -19,12 +19,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     one = commands.add_parser("verify", help="rings checked a second")
     one.add_argument("--to", type=int, default=64, help="rings to this size, with streams")
     one.add_argument("--local", type=int, default=128, help="rings to this size, schedules only")
-    one.add_argument("--json", type=Path, metavar="FILE", help="write the figures here too")
+    one.set_defaults(lines=lambda chosen: verify.lines(chosen.to, chosen.local))
+    two = commands.add_parser("proofs", help="time and resources of each obligation")
+    two.add_argument("--only", type=int, action="append", metavar="CLAIM", help="again for more")
+    two.set_defaults(lines=lambda chosen: proofs.lines(chosen.only), to=1, local=1)
+    for command in (one, two):
+        command.add_argument("--json", type=Path, metavar="FILE", help="write the figures too")
     chosen = parser.parse_args(arguments)
     if min(chosen.to, chosen.local) < 1:
         parser.error("sizes are at least 1")
     found = []
-    for line in verify.lines(chosen.to, chosen.local):
+    for line in chosen.lines(chosen):
         print(line, flush=True)
         found.append(line.json())
     if chosen.json:

@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from benchmarks.__main__ import main
+from proofs.claims import claims
+from proofs.obligation import System, discharge
 from schedule import Ring, check, policies
 from schedule.program import lower
 
@@ -45,3 +47,19 @@ def test_sizes_below_one_are_refused(capsys: pytest.CaptureFixture[str]) -> None
         main(["verify", "--to", "0"])
     assert error.value.code == 2
     assert "sizes are at least 1" in capsys.readouterr().err
+
+
+def test_proofs_counts_each_obligation_and_the_whole(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "figures.json"
+    assert main(["proofs", "--only", "4", "--json", str(file)]) == 0
+    *obligations, whole = json.loads(file.read_text(encoding="ascii"))["lines"]
+    assert [line["what"] for line in obligations] == ["claim 4, closed form", "claim 4, chain"]
+    claim = next(claim for claim in claims(System()) if claim.number == 4)
+    resources = [discharge(obligation).resources for obligation in claim.obligations]
+    assert [line["resources"] for line in obligations] == resources
+    assert whole["what"].endswith("PROVED: 1 claims, 2 obligations, 2 of 2 mutants refuted")
+    assert whole["resources"] is None
+    assert min(line["seconds"] for line in (*obligations, whole)) > 0
+    assert len(capsys.readouterr().out.splitlines()) == 3
