@@ -99,7 +99,7 @@ def discharge(obligation: Obligation) -> Outcome:
     except Exception as error:  # of the code under proof: it is not proved, whatever it was
         reason = _first_reason(paths) or f"raised {type(error).__name__}: {error}"
         return Outcome(obligation, False, False, len(paths), reason)
-    violated = z3.Or([z3.And(*path.conditions, _negated(path)) for path in paths])
+    violated = smtlib(z3.Or([z3.And(*path.conditions, _negated(path)) for path in paths]))
     resources = 0
     for seed in SEEDS:
         answer, used = asked(violated, seed)
@@ -113,7 +113,7 @@ def discharge(obligation: Obligation) -> Outcome:
         not any(_reached(path, obligation.witness) for path in paths),
         len(paths),
         "",
-        smtlib(violated),
+        violated,
         resources,
         tuple(name for name in SIZES if name in obligation.witness and _pinned(paths, name)),
     )

@@ -241,10 +241,11 @@ def satisfiable(conditions: list[Any], seed: int = 0) -> Any:
     return solver.check()
 
 
-def asked(condition: Any, seed: int) -> tuple[Any, int]:
-    """The answer, and the resources that it took."""
-    solver = new_solver(seed)
-    solver.add(condition)
+def asked(formula: str, seed: int) -> tuple[Any, int]:
+    """The answer to SMT-LIB text, and the resources that it took. In a world of its own: what was
+    asked before would change the order of terms, and with it the work."""
+    solver = new_solver(seed, z3.Context())
+    solver.from_string(formula)
     before = _used(solver)
     answer = solver.check()
     return answer, _used(solver) - before
@@ -266,9 +267,9 @@ def integers(conditions: tuple[Any, ...], names: tuple[str, ...]) -> tuple[int, 
     return tuple(model.eval(z3.Int(name), model_completion=True).as_long() for name in names)
 
 
-def new_solver(seed: int) -> Any:
+def new_solver(seed: int, context: Any = None) -> Any:
     """A solver with a limit on its work, not on its time: the same answer on every machine."""
-    solver = z3.Solver()
+    solver = z3.Solver(ctx=context)
     solver.set("rlimit", RESOURCES)
     solver.set("random_seed", seed)
     return solver

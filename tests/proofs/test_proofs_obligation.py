@@ -214,7 +214,7 @@ def test_a_claim_to_a_bound_is_never_proved(found: str | None, verdict: Verdict)
 def test_all_paths_are_decided_under_three_seeds(monkeypatch: pytest.MonkeyPatch) -> None:
     seeds: list[int] = []
 
-    def noted(condition: Any, seed: int) -> Any:
+    def noted(condition: str, seed: int) -> Any:
         seeds.append(seed)
         return asked(condition, seed)
 
@@ -230,7 +230,7 @@ def test_all_paths_are_decided_under_three_seeds(monkeypatch: pytest.MonkeyPatch
 def test_one_seed_that_does_not_agree_is_enough(
     answer: Any, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def unsure(condition: Any, chosen: int) -> Any:
+    def unsure(condition: str, chosen: int) -> Any:
         found, used = asked(condition, chosen)
         return (answer if chosen == seed else found), used
 
