@@ -165,7 +165,7 @@ def one_policy(name: str) -> int:
     except PolicyError as error:
         print(f"error: {error}", file=sys.stderr)
         return Verdict.USAGE.value
-    result = prove_policy(policy)
+    result = prove_policy(policy, name)
     if result.verdict is Verdict.USAGE:
         print(f"error: {result.reason}", file=sys.stderr)
     else:
@@ -183,7 +183,9 @@ def policy_text(result: PolicyResult) -> str:
         return f"{result.verdict.name:<15} {result.policy}: {result.reason}"
     ring = result.smallest.schedule.ring
     head = f"{result.verdict.name:<15} {result.policy}: smallest N={ring.modules}, K={ring.slots}"
-    return f"{head} ({result.engine}, {result.bound})\n{show_violation(result.smallest)}"
+    reason = f"\n{'':<15} {result.reason}" if result.reason else ""
+    lines = [f"{head} ({result.engine}, {result.bound}){reason}", show_violation(result.smallest)]
+    return "\n".join([*lines, str(result.refutation)])
 
 
 if __name__ == "__main__":

@@ -16,6 +16,7 @@ from typing import Any
 from proofs.follow import followed
 from proofs.obligation import Obligation, System, discharge
 from proofs.refills import own_pass_obligation, refill_obligations
+from proofs.refutation import Refutation, explain, replayed
 from proofs.report import Verdict
 from proofs.sizes import (
     FIVE_TWO,
@@ -49,7 +50,8 @@ ENUMERATED = "a rule for refills is enumerated, not yet followed"
 @dataclass(frozen=True, slots=True)
 class PolicyResult:
     """verdict, engine and bound: what was shown, how, and for which sizes.
-    reason: why not more. smallest: the findings at the smallest ring that is violated."""
+    reason: why not more. smallest: the findings at the smallest ring that is violated.
+    refutation: the same for the policy's author."""
 
     policy: str
     verdict: Verdict
@@ -59,17 +61,19 @@ class PolicyResult:
     paths: int
     reason: str = ""
     smallest: Findings | None = None
+    refutation: Refutation | None = None
 
 
-def prove_policy(policy: Policy | Target) -> PolicyResult:
+def prove_policy(policy: Policy | Target, loaded: str | None = None) -> PolicyResult:
     """PROVED for all N and K, VIOLATED with the smallest ring, USAGE if it is no policy, or
-    UNKNOWN."""
+    UNKNOWN. loaded: the name by which ``schedule.loading.load`` finds the policy."""
+    loaded = loaded or _importable(policy)
     try:
         policy = guarded_policy(policy) if isinstance(policy, Policy) else of_target(policy)
         large = _large(policy)
         violated = smallest_violation(policy, rings(policy, SMALL, 0))
         if violated is not None:
-            return _violated(policy, violated, SMALL)
+            return _violated(policy, violated, SMALL, loaded)
         reason = differs(policy)
         count = paths = 0
         for obligation in [] if reason else policy_obligations(policy):
@@ -84,7 +88,7 @@ def prove_policy(policy: Policy | Target) -> PolicyResult:
         # Enumeration is another engine: what it refutes is refuted, whatever was proved.
         violated = smallest_violation(policy, rings(policy, large, SMALL))
         if violated is not None:
-            return _violated(policy, violated, large)
+            return _violated(policy, violated, large, loaded)
         if not reason:
             bound = "all N and K" + (f" >= {policy.least_slots}" * (policy.least_slots > 1))
             return PolicyResult(policy.name, Verdict.PROVED, "z3", bound, count, paths)
@@ -102,15 +106,26 @@ def _large(policy: Policy) -> int:
     return LARGE if policy.refill is None and one_pass else LARGE_TABLES
 
 
-def _violated(policy: Policy, findings: Findings, bound: int) -> PolicyResult:
+def _importable(policy: Policy | Target) -> str | None:
+    """The name of a plain function for ``load``; a Policy has none of its own."""
+    module, name = getattr(policy, "__module__", None), getattr(policy, "__qualname__", "<")
+    found = isinstance(module, str) and not isinstance(policy, Policy) and "<" not in name
+    return f"{module}:{name}" if found else None
+
+
+def _violated(policy: Policy, findings: Findings, bound: int, loaded: str | None) -> PolicyResult:
+    """Refuted: by the local check, and by the machine as well, or the two disagree."""
+    same = replayed(findings)
     return PolicyResult(
         policy.name,
-        Verdict.VIOLATED,
+        Verdict.VIOLATED if same else Verdict.DISAGREE,
         "enumeration",
         f"smallest of the rings to {bound}x{bound}",
         0,
         0,
-        smallest=findings,
+        "" if same else "the machine does not come to the same violations",
+        findings,
+        explain(policy, findings, loaded),
     )
 
 
@@ -273,8 +288,9 @@ def assert_policy_safe(policy: Policy | Target) -> None:
     if result.verdict is Verdict.PROVED:
         return
     text = f"policy {result.policy} is {result.verdict.name}"
-    if result.smallest is None:
+    if result.smallest is None or result.refutation is None:
         raise AssertionError(f"{text}: {result.reason}")
     ring = result.smallest.schedule.ring
     violations = "\n".join(map(str, result.smallest.violations))
-    raise AssertionError(f"{text} at N={ring.modules}, K={ring.slots}\n{violations}")
+    more = f"\n{result.refutation.sentence}\n{result.refutation.instead}"
+    raise AssertionError(f"{text} at N={ring.modules}, K={ring.slots}\n{violations}{more}")
