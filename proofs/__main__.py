@@ -179,6 +179,9 @@ def policy_text(result: PolicyResult) -> str:
         size = f"{result.obligations} obligations on {result.paths} paths"
         text = "every schedule of it is safe"
         return row(result.verdict, result.policy, text, result.engine, result.bound, size)
+    if result.verdict is Verdict.HOLDS_TO_BOUND:
+        head = f"{result.verdict.name:<15} {result.policy}: no violation in {result.bound}"
+        return f"{head}\n{'':<15} {result.reason}"
     if result.smallest is None:
         return f"{result.verdict.name:<15} {result.policy}: {result.reason}"
     ring = result.smallest.schedule.ring

@@ -22,6 +22,10 @@ ASKS_FOR_TYPES = {"type", "isinstance", "issubclass", "id", "callable", "hasattr
 ASKS_FOR_TYPES |= {"vars", "dir", "globals", "locals", "eval", "exec", "getsizeof"}
 
 
+class LooksBehind(NotFollowed):
+    """The policy asks for more than a number's value, so it may be another one on ints."""
+
+
 class Raised(Exception):
     """The policy raised; the message says what."""
 
@@ -50,7 +54,7 @@ def followed(function: Callable[..., Any]) -> Callable[..., Any]:
             if not refused:
                 raise Raised(f"it raises {type(error).__name__}") from error
         if refused:  # said at the end, where the function can't catch it
-            raise NotFollowed(refused[0])
+            raise LooksBehind(refused[0])
         return result
 
     return call

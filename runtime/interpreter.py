@@ -145,7 +145,8 @@ class Interpreter:
 
         def action() -> None:
             version = arena.version(module)
-            counts.redundant += is_resident(self.last[slot], module, version)
+            before = self._issued.get(slot, self.last[slot])
+            counts.redundant += is_resident(before, module, version)
             self.last[slot] = Copied()  # until all is issued the slot holds nothing whole
             with span(name):
                 copy()

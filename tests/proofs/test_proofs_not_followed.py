@@ -16,7 +16,7 @@ import pytest
 from proofs import symbolic
 from proofs.obligation import Obligation, discharge
 from proofs.symbolic import NotFollowed, Run, explore
-from proofs.user import differs_on_a_path, differs_when_wrapped
+from proofs.wrapped import differs_on_a_path, differs_when_wrapped
 from schedule.policy import of_target
 from tests.proofs.kit import paths
 
@@ -309,13 +309,13 @@ def loops_on_wrapped(index: int, slots: int, modules: int) -> int:
 
 
 REASONS = [
-    (looks_at_type, "^not followed: the name type$"),
-    (looks_at_class, "^not followed: the name isinstance$"),
-    (looks_at_identity, "^not followed: `is` between numbers$"),
-    (matches_class, "^not followed: the instruction MATCH_CLASS$"),
-    (none_when_wrapped, "^not followed: the name isinstance$"),
+    (looks_at_type, "^refused, since it looks at more than numbers: the name type$"),
+    (looks_at_class, "^refused, since it looks at more than numbers: the name isinstance$"),
+    (looks_at_identity, "^refused, since it looks at more than numbers: `is` between numbers$"),
+    (matches_class, "^refused, since it looks at more than numbers: the instruction MATCH_CLASS$"),
+    (none_when_wrapped, "^refused, since it looks at more than numbers: the name isinstance$"),
     (compares_identity, "^it behaves differently on wrapped numbers than on ints at .index=0, "),
-    (c_level, "^not followed: the attribute __mod__$"),
+    (c_level, "^refused, since it looks at more than numbers: the attribute __mod__$"),
     (prints, "^not followed: __format__ of an integer"),
     (loops_on_wrapped, "^not followed: did not return within 1,000,000 instructions"),
 ]

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from proofs import prove_policy, user
+from proofs import enumeration, prove_policy
 from proofs.claims import claims
 from proofs.mutants import MUTANTS
 from proofs.obligation import System, discharge
@@ -23,7 +23,7 @@ RULES = ("restart", "one_ahead", "on_demand")
 
 @pytest.fixture(autouse=True)
 def few_rings(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(user, "LARGE_TABLES", 13)
+    monkeypatch.setattr(enumeration, "LARGE_TABLES", 13)
 
 
 # ---- the named ones
@@ -51,7 +51,7 @@ def test_each_of_their_obligations_has_a_mutant(name: str) -> None:
 def test_what_brings_a_module_is_in_the_tables(name: str) -> None:
     """For every ring to 9x9, as the obligations say for all."""
     policy = NAMED[name]
-    for ring in user.rings(policy, 9, 0):
+    for ring in enumeration.rings(policy, 9, 0):
         schedule = policy(ring)
         for step, slot in enumerate(schedule.slot_of):
             half, at = BROUGHT[name](step, ring)
@@ -143,14 +143,15 @@ def odd(boundary: Boundary, slot: int, ring: Any) -> int | None:
 
 def test_a_users_rule_for_refills_is_enumerated_and_said_to_be() -> None:
     result = prove_policy(replace(policies.restart, name="mine"))
-    assert result.verdict is Verdict.UNKNOWN
+    assert result.verdict is Verdict.HOLDS_TO_BOUND
+    assert result.bound == "all rings to 13x13, and 40 random ones to 52"
     assert result.reason == (
         "a rule for refills is enumerated, not yet followed; "
-        "no ring to 13x13 is violated, which proves nothing beyond"
+        "so it is not proved, and nothing is said beyond"
     )
     # Not even under the name of one that is proved.
     assert prove_policy(Policy("restart", cyclic, refill=odd)).verdict is Verdict.VIOLATED
-    assert prove_policy(replace(policies.restart)).verdict is Verdict.UNKNOWN
+    assert prove_policy(replace(policies.restart)).verdict is Verdict.HOLDS_TO_BOUND
 
 
 @pytest.mark.parametrize(
@@ -198,8 +199,8 @@ class Equal:
     [
         (lambda _: 2, Verdict.PROVED, ""),
         (lambda ring: ring.slots + 1, Verdict.PROVED, ""),
-        (period_of_gcd, Verdict.UNKNOWN, "not followed: "),
-        (Equal(), Verdict.UNKNOWN, "not followed: "),
+        (period_of_gcd, Verdict.HOLDS_TO_BOUND, "not followed: "),
+        (Equal(), Verdict.HOLDS_TO_BOUND, "not followed: "),
         (uneven, Verdict.USAGE, "gives a period of 0 passes in Ring(modules=13, slots=1)"),
         (lambda _: 0, Verdict.USAGE, "gives a period of 0 passes in Ring(modules=1, slots=1)"),
     ],
