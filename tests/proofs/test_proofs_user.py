@@ -373,3 +373,32 @@ def test_a_result_is_plain_data() -> None:
     assert isinstance(result, PolicyResult)
     assert result.policy == f"{__name__}:old"
     assert (result.obligations, result.paths, result.reason) == (0, 0, "")
+
+
+# ---- beyond what is enumerated
+
+
+def wrong_from_thirty(index: int, slots: int, modules: int) -> int:
+    """Can't be followed; and is the old rule from N = 30 on, beyond what is enumerated here."""
+    rule = policies.NAMED["modular" if modules >= 30 else "slot_local"].target
+    assert rule is not None
+    target = rule(index, slots, modules)
+    assert target is not None
+    return target & -1
+
+
+def test_a_fault_beyond_the_bound_is_found_by_chance_and_shrunk() -> None:
+    result = prove_policy(wrong_from_thirty)
+    assert (result.verdict, result.engine) == (Verdict.VIOLATED, "enumeration")
+    assert result.smallest is not None
+    assert result.smallest.schedule.ring == Ring(30, 4)  # 2 and 3 divide 30, and are right there
+
+
+def test_the_random_rings_are_the_same_each_time_and_beyond_the_bound() -> None:
+    policy = policies.NAMED["double_buffer"]
+    found = enumeration.random_rings(policy, 64)
+    assert found == enumeration.random_rings(policy, 64)
+    assert len(found) == 40
+    assert {64 < ring.modules <= 256 for ring in found} == {True}
+    assert min(ring.slots for ring in found) >= 2
+    assert len({ring.slots for ring in found}) > 15
