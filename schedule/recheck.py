@@ -44,7 +44,8 @@ def recheck(found: Any) -> None:
     need(isinstance(found, dict) and set(found) == set(FIELDS), f"its fields are {FIELDS}")
     need(found["certificate"] == 1 and type(found["certificate"]) is int, "certificate is 1")
     need(found["claims"] == CLAIMS, f"claims is {CLAIMS}")
-    need(all(type(found[name]) is str for name in ("ringproof", "policy")), "names are texts")
+    names = [found["ringproof"], found["policy"]]
+    need(all(type(one) is str and one.isprintable() for one in names), "names can be printed")
     modules, slots = numbers([found["modules"], found["slots"]], "modules and slots", LARGEST + 1)
     need(modules >= 1 and slots >= 1, "modules and slots are at least 1")
     slot_of = numbers(found["slot_of"], "slot_of", slots)
