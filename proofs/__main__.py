@@ -28,6 +28,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """The exit code is the verdict's."""
     asked = parser()
     options = asked.parse_args(arguments)
+    reports = [name for name in ("json", "junit", "sarif", "smtlib") if getattr(options, name)]
+    if reports and (options.list or options.command):
+        asked.error(f"--{reports[0]} goes with the proof of the claims alone")
+    if options.only and (options.list or options.command):
+        asked.error("--only goes with the proof of the claims alone")
     if options.command == "policy":
         return one_policy(options.name)
     if options.command == "engines":
@@ -115,7 +120,8 @@ def write(options: argparse.Namespace, results: list[Result], passed: tuple[Gate
     if options.smtlib:
         options.smtlib.mkdir(parents=True, exist_ok=True)
         for result in results:
-            for at, part in enumerate(result.parts):
+            shown = [(at, part) for at, part in enumerate(result.parts) if part.formula]
+            for at, part in shown:
                 name = f"claim{result.name.partition(' ')[0]}_{at:02}.smt2"
                 head = f"; {result.name}, {part.name}: {part.statement}\n"
                 (options.smtlib / name).write_text(head + part.formula, encoding="ascii")

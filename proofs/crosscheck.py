@@ -28,12 +28,12 @@ def second_answer(formula: str) -> str | None:
     """ "unsat", "sat" or "unknown", or what else the solver says; None if there is no solver."""
     if second_solver() is None:
         return None
-    import cvc5
-
     try:
+        import cvc5
+
         return _answer(cvc5, formula)
-    except RuntimeError as error:  # the solver's own: it could not read or answer
-        return f"error: {error}"
+    except Exception as error:  # the solver's own: it is broken, or could not read or answer
+        return f"error: {type(error).__name__}: {error}"
 
 
 def _answer(cvc5: Any, formula: str) -> str:

@@ -131,16 +131,27 @@ def junit(results: Sequence[Result], gates: Sequence[Gate]) -> str:
         if entry.group not in suites:
             suites[entry.group] = xml.SubElement(root, "testsuite", name=entry.group)
         where = {"file": entry.file, "line": str(entry.line)}
+        text = _printable(entry.text)
         where |= {"classname": entry.group, "name": entry.name}
         case = xml.SubElement(suites[entry.group], "testcase", where)
         if not entry.green:
-            failure = xml.SubElement(case, "failure", type=entry.word, message=entry.text)
-            failure.text = f"{entry.word}: {entry.text}"
+            failure = xml.SubElement(case, "failure", type=entry.word, message=text)
+            failure.text = f"{entry.word}: {text}"
     for suite in (*suites.values(), root):
         suite.set("tests", str(len(list(suite.iter("testcase")))))
         suite.set("failures", str(len(list(suite.iter("failure")))))
     xml.indent(root)
-    return f"{xml.tostring(root, encoding='unicode')}\n"
+    return f"{xml.tostring(root, encoding='us-ascii').decode('ascii')}\n"
+
+
+def _printable(text: str) -> str:
+    """With what XML does not allow written out: what was raised may have any text."""
+    return "".join(
+        sign
+        if sign.isprintable() or sign == "\n"
+        else sign.encode("unicode_escape").decode("ascii")
+        for sign in text
+    )
 
 
 def sarif(results: Sequence[Result], gates: Sequence[Gate]) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from proofs.claims import EXPECTED_CLAIMS, EXPECTED_OBLIGATIONS
+from proofs.claims import EXPECTED, EXPECTED_CLAIMS, EXPECTED_OBLIGATIONS
 from proofs.crosscheck import AGREES, second_solver
 from proofs.mutants import MUTANTS
 from proofs.prove import Part, Result, chosen
@@ -36,7 +36,7 @@ def gates(results: Sequence[Result], only: Sequence[int] = ()) -> tuple[Gate, ..
     mutants = [result for result in results if not result.engine]
     parts = {(_number(result), part.name): part for result in proper for part in result.parts}
     return (
-        _count(proper, mutants, only),
+        _count(proper, mutants, len(parts), only),
         _each("witnesses", parts, "obligations hold of their witness", Verdict.VACUOUS, _witnessed),
         _each("sizes", parts, "obligations leave N and K free", Verdict.VACUOUS, _free),
         _mutants(mutants),
@@ -54,6 +54,7 @@ def total(results: Sequence[Result], only: Sequence[int] = ()) -> tuple[Verdict,
         [
             *(gate.verdict for gate in gates(results, only) if gate.verdict),
             *(_as_claimed(result.verdict) for result in results),
+            *(part.verdict for result in results for part in result.parts),
         ]
     )
     obligations = sum(result.obligations for result in proper)
@@ -77,13 +78,14 @@ def _number(result: Result) -> int:
 Parts = dict[tuple[int, str], Part]
 
 
-def _count(proper: list[Result], mutants: list[Result], only: Sequence[int]) -> Gate:
-    """Nothing was dropped unseen."""
+def _count(proper: list[Result], mutants: list[Result], parts: int, only: Sequence[int]) -> Gate:
+    """Nothing was dropped unseen, nor hidden by another of its name."""
     asked = [claim for claim, _ in chosen(only)]
     obligations = sum(result.obligations for result in proper)
     same = (len(proper), len(mutants)) == (sum(asked), len(asked) - sum(asked))
-    same = same and (bool(only) or obligations == EXPECTED_OBLIGATIONS)
-    same = same and all(result.obligations == len(result.parts) for result in proper)
+    expected = {_number(result): EXPECTED[_number(result)] for result in proper}
+    same = same and {_number(r): len(r.parts) for r in proper} == expected
+    same = same and obligations == parts == sum(expected.values())
     text = f"{len(proper)} claims, {obligations} obligations, {len(mutants)} mutants"
     if not same:
         text += f"; expected are {EXPECTED_CLAIMS}, {EXPECTED_OBLIGATIONS}, {len(MUTANTS)}"
@@ -132,7 +134,7 @@ def _killed(parts: Parts, mutants: list[Result]) -> Gate:
 
 def _second(parts: Parts) -> Gate:
     """The second solver, on the formulas of all that Z3 proved."""
-    asked = {key: part for key, part in parts.items() if part.formula}
+    asked = {key: part for key, part in parts.items() if part.verdict is not Verdict.UNKNOWN}
     if second_solver() is None:
         return Gate("second solver", None, INSTALL)
     wrong = {key: part.second for key, part in asked.items() if part.second != AGREES}

@@ -47,7 +47,7 @@ def optimality_claim(system: System) -> list[Obligation]:
         ),
         Obligation(
             "round",
-            "at the end of the pass, the distance across it included, c * d <= N",
+            "at the end of the pass, the distance across it included, c is at most N // d",
             whole_round,
             {"N": 7, "d": 3, "first": 0, "last": 3, "c": 2},
         ),
@@ -128,7 +128,7 @@ def whole_round(run: Run) -> Goal:
     run.assume(n >= 1, d >= 1, c >= 0, spread_out(run, n, d, (c, first, last)))
     # From the last user to the first of the next pass; of a single user, N.
     run.assume(implies(run, c >= 1, n - (last - first) >= d))
-    return both(run, c * d <= n)
+    return both(run, c * d <= n, c <= n // d)
 
 
 def added(run: Run, s: Any, slot: Any, more: Any) -> Any:

@@ -13,7 +13,7 @@ from schedule import machine
 from schedule.policy import Policy
 from schedule.properties import IDENTITY, OWNERSHIP
 from schedule.ring import EMPTY
-from schedule.table import PRELOAD, RUN, Moment
+from schedule.table import AFTER, LEAVE, PRELOAD, RUN, Moment
 from schedule.verifier import Findings, Violation
 
 
@@ -44,7 +44,7 @@ def explain(policy: Policy, findings: Findings, loaded: str | None) -> Refutatio
     # Ownership first: its refill is the one that did it. Elsewhere what was replaced was of no
     # more use, and the fault is that nothing came then.
     violation = min(findings.violations, key=lambda one: (one.property != OWNERSHIP, one.run))
-    culprit = _culprit(violation)
+    culprit = _culprit(policy, violation)
     run = violation.trace[violation.run]
     module = run.step % schedule.ring.modules
     read = f"module {violation.has}'s weights" if violation.has != EMPTY else "nothing"
@@ -69,23 +69,23 @@ def _reads(violation: Violation, read: str) -> str:
     return f"reads {read}"
 
 
-def _culprit(violation: Violation) -> Moment | None:
-    """The refill that did it, if it was a call's result: the preload is not."""
+def _culprit(policy: Policy, violation: Violation) -> Moment | None:
+    """The refill that did it, if it was a call's result: a preload is one of a rule for refills."""
     if violation.property != OWNERSHIP or violation.replaced is None:
         return None
     found = violation.trace[violation.replaced]
-    return None if found.half == PRELOAD else found
+    return None if found.half == PRELOAD and policy.refill is None else found
 
 
 def _released(violation: Violation) -> Moment:
-    """The last run from the slot before the one that reads it: the last chance to refill it. If
-    there was none, the run itself."""
+    """The last run from the slot before the one that reads it: the first chance to refill it. If
+    there was none, the preload."""
     before = [
         one
         for one in violation.trace[: violation.run]
         if one.half == RUN and one.slot == violation.slot
     ]
-    return before[-1] if before else violation.trace[violation.run]
+    return before[-1] if before else Moment(PRELOAD, 0, violation.slot, violation.needs)
 
 
 def _call(policy: Policy, at: Moment, findings: Findings) -> str:
@@ -103,29 +103,32 @@ def _result(policy: Policy, at: Moment, findings: Findings) -> Any:
     """What the call returned: the module of a refill at this boundary and, for a rule for refills,
     into this slot, or None."""
     schedule = findings.schedule
-    refills = schedule.after[at.step % len(schedule.slot_of)]
+    after = schedule.after[at.step % len(schedule.slot_of)]
+    refills = schedule.preload if at.half == PRELOAD else after
     wanted = [one.module for one in refills if policy.refill is None or one.slot == at.slot]
     return wanted[0] if wanted else None
 
 
 def _instead(policy: Policy, at: Moment, findings: Findings) -> str:
-    """The next user of the slot that the module just released, which is always safe."""
+    """The slot's next user from there on, which is always safe."""
     schedule = findings.schedule
     modules, step = schedule.ring.modules, at.step % len(schedule.slot_of)
+    ran = at.half in (RUN, AFTER, LEAVE)
     slot = at.slot if policy.refill is not None else schedule.slot_of[step]
-    user = schedule.next_user(schedule.users(), slot, step + 1)
-    if user == step % modules:
+    released = ran and schedule.slot_of[step] == slot
+    user = schedule.next_user(schedule.users(), slot, step + 1 if ran else step)
+    if user == EMPTY:
+        return f"safe there: None, since nothing runs from slot {slot}"
+    if released and user == step % modules:
         return f"safe there: None, since no other module runs from slot {slot}"
-    released = f"which module {step % modules} has just released"
-    if policy.refill is not None and schedule.slot_of[step] != slot:
-        released = "whatever has just run"
-    return f"safe there: {user}, the next user of slot {slot}, {released}"
+    why = f", which module {step % modules} has just released" if released else ""
+    return f"safe there: {user}, the next user of slot {slot}{why}"
 
 
 def _test(findings: Findings, loaded: str | None) -> str:
     """With ``load``, which finds a policy of any form by its name."""
     ring, name = findings.schedule.ring, loaded or "your.module:your_policy"
-    title = "".join(sign if sign.isalnum() else "_" for sign in name.rpartition(":")[2])
+    title = "".join(sign if f"_{sign}".isidentifier() else "_" for sign in name.rpartition(":")[2])
     return (
         f"from schedule import Ring, verify\nfrom schedule.loading import load\n\n\n"
         f"def test_{title}_with_{ring.modules}_modules_and_{ring.slots}_slots():\n"

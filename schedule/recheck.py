@@ -55,6 +55,9 @@ def recheck(found: Any) -> None:
     period = list(events(found, slot_of, slots, modules))
     brought = items(found["brought"], "brought")
     need(len(brought) == steps, f"brought has {steps} entries")
+    for one in brought:
+        good = type(one) is list and list(map(type, one)) == [str, int]
+        need(good, "brought has pairs of a half and a step")
 
     whole = [("preload", 0, *one) for one in preload] + period
     reads = next_runs(whole)

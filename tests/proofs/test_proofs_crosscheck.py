@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 
 from proofs import crosscheck
@@ -55,3 +57,11 @@ def test_each_part_has_its_answer() -> None:
         assert (part.second, part.pinned, part.reason) == (AGREES, (), "")
         assert part.where[0] == "proofs/rules.py"
         assert part.resources > 0
+
+
+def test_a_broken_installation_is_no_agreement(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(crosscheck, "find_spec", lambda _: "there")
+    monkeypatch.setitem(sys.modules, "cvc5", None)  # its import fails
+    answer = second_answer(HEAD)
+    assert answer is not None
+    assert answer.startswith("error: ModuleNotFoundError: ")

@@ -189,3 +189,14 @@ def test_a_claim_that_there_is_not_is_a_usage_error(
     assert stopped.value.code == Verdict.USAGE.value
     said = capsys.readouterr().err
     assert ("invalid int" if number == "x" else "there is no claim") in said
+
+
+def test_junit_takes_whatever_was_raised(tmp_path: Path) -> None:
+    results = whole()
+    text = "raised: \x1b[0m, \x00, r\u00e9mi, \ud800, \ufffe <&>"
+    results[0] = replace(results[0], verdict=Verdict.UNKNOWN, parts=(), reason=text)
+    (tmp_path / "it.xml").write_text(export.junit(results, gates(results)), encoding="ascii")
+    (suite, *_) = xml.parse(tmp_path / "it.xml").getroot()
+    assert suite[0][0].get("message") == (
+        "raised: \\x1b[0m, \\x00, r\u00e9mi, \\ud800, \\ufffe <&>"
+    )

@@ -188,3 +188,44 @@ def test_every_obligation_is_named_by_a_mutant() -> None:
     named |= {other for one in MUTANTS for other in one.also}
     assert named == there
     assert len(there) == EXPECTED_OBLIGATIONS
+
+
+# ---- nothing hides behind another
+
+
+def test_an_obligation_of_another_s_name_is_not_hidden_by_it() -> None:
+    results = whole()
+    first = results[0]
+    hidden, hiding = first.parts[0], replace(first.parts[1], name=first.parts[0].name)
+    parts = (hidden, hiding, *first.parts[2:])
+    results[0] = replace(first, parts=parts)
+    assert gates(results)[0].verdict is Verdict.UNKNOWN
+
+
+@pytest.mark.parametrize("change", ["none", "one more", "one is unknown", "one has no formula"])
+def test_of_some_claims_too_every_obligation_is_counted_and_looked_at(change: str) -> None:
+    pairs = zip(chosen(), whole(), strict=True)
+    results = [result for which, result in pairs if which in chosen([4])]
+    assert total(results, [4])[0] is Verdict.PROVED
+    parts = results[0].parts
+    changed = {
+        "none": (),
+        "one more": (*parts, replace(parts[0], name="invented")),
+        "one is unknown": (replace(parts[0], verdict=Verdict.UNKNOWN), *parts[1:]),
+        "one has no formula": (replace(parts[0], formula="", second=None), *parts[1:]),
+    }[change]
+    results[0] = replace(results[0], parts=changed, obligations=len(changed))
+    assert total(results, [4])[0] is Verdict.UNKNOWN
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["--list", "--json"], ["--junit", "x", "policy", "chain"], ["--only", "4", "engines"]],
+)
+def test_a_report_that_would_not_be_written_is_a_usage_error(
+    arguments: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        command.main(arguments)
+    assert stopped.value.code == Verdict.USAGE.value
+    assert "goes with the proof of the claims alone" in capsys.readouterr().err

@@ -61,9 +61,9 @@ SAID: dict[str, tuple[Any, str, str]] = {
     ),
     "late": (
         Policy("late", cyclic_slot, refill=late),
-        "late.refill(Boundary('after', 0), slot=0, ring=Ring(modules=1, slots=1)) returned 0, and "
-        "no other call brought module 0 into slot 0 before its run, which reads nothing",
-        "safe there: None, since no other module runs from slot 0",
+        "late.refill(Boundary('preload', 0), slot=0, ring=Ring(modules=1, slots=1)) returned None, "
+        "and no other call brought module 0 into slot 0 before its run, which reads nothing",
+        "safe there: 0, the next user of slot 0",
     ),
 }
 
@@ -137,6 +137,47 @@ def test_the_safe_target_taken_call_by_call_ends_in_a_safe_schedule(ring: Ring, 
         changed[int(index[1])] = None if target[1] == "None" else int(target[1])
     assert check(policies.of_target(rule)(ring)).safe
     assert changed
+
+
+def restart_but(half: str, step: int, slot: int, module: int | None) -> Policy:
+    """A rule that is right but for one call, at N=4, K=2: preloaded, then each slot's next user."""
+
+    def rule(boundary: Boundary, own: int, ring: Any) -> int | None:
+        at, index = boundary[0], boundary[1] % ring.modules
+        if (ring.modules, ring.slots) == (4, 2) and (*boundary, own) == (half, step, slot):
+            return module
+        if at == "preload":
+            return own if own < ring.modules else None
+        if at == "after" and index % ring.slots == own:
+            return index + ring.slots if index + ring.slots < ring.modules else own
+        return None
+
+    return Policy("mine", cyclic_slot, refill=rule)
+
+
+@pytest.mark.parametrize(
+    ("half", "step", "slot", "module", "advice"),
+    [
+        ("before", 2, 0, 0, 2),
+        ("enter", 0, 0, 3, 0),
+        ("preload", 0, 1, 3, 1),
+        ("preload", 0, 1, None, 1),
+        ("after", 0, 0, 1, 2),
+        ("after", 3, 1, None, 1),
+        ("leave", 3, 1, 2, 1),
+    ],
+)
+def test_of_a_rule_for_refills_the_call_is_named_and_its_advice_is_safe(
+    half: str, step: int, slot: int, module: int | None, advice: int
+) -> None:
+    policy = restart_but(half, step, slot, module)
+    said = user.explain(policy, check(policy(Ring(4, 2))), None)
+    assert said.sentence.startswith(
+        f"mine.refill(Boundary({half!r}, {step}), slot={slot}, ring=Ring(modules=4, slots=2)) "
+        f"returned {module}, and "
+    )
+    assert said.instead.startswith(f"safe there: {advice}, the next user of slot {slot}")
+    assert check(restart_but(half, step, slot, advice)(Ring(4, 2))).safe
 
 
 def test_all_of_it_is_printed(capsys: pytest.CaptureFixture[str]) -> None:

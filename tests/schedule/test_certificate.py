@@ -143,6 +143,10 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "a table too short": ({"before": [[]]}, "before has 5 entries"),
     "a pair of three": ({"preload": [[0, 0, 0]]}, "preload has pairs of a slot and a module"),
     "no list": ({"enter": 7}, "enter is a list"),
+    "brought by a number that only equals": (
+        {"brought": [["after", 4.0], ["after", 3], ["after", 0], ["after", 1], ["after", 2]]},
+        "brought has pairs of a half and a step",
+    ),
     "brought too short": ({"brought": []}, "brought has 5 entries"),
 }
 
