@@ -17,17 +17,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     commands = parser.add_subparsers(required=True, dest="command", metavar="COMMAND")
     one = commands.add_parser("verify", help="rings checked a second")
-    one.add_argument("--to", type=int, default=64, help="rings to this size, with streams")
-    one.add_argument("--local", type=int, default=128, help="rings to this size, schedules only")
+    one.add_argument("--to", type=_size, default=64, help="rings to this size, with streams")
+    one.add_argument("--local", type=_size, default=128, help="rings to this size, schedules only")
     one.set_defaults(lines=lambda chosen: verify.lines(chosen.to, chosen.local))
     two = commands.add_parser("proofs", help="time and resources of each obligation")
     two.add_argument("--only", type=int, action="append", metavar="CLAIM", help="again for more")
-    two.set_defaults(lines=lambda chosen: proofs.lines(chosen.only), to=1, local=1)
+    two.set_defaults(lines=lambda chosen: proofs.lines(chosen.only))
     for command in (one, two):
         command.add_argument("--json", type=Path, metavar="FILE", help="write the figures too")
     chosen = parser.parse_args(arguments)
-    if min(chosen.to, chosen.local) < 1:
-        parser.error("sizes are at least 1")
     found = []
     for line in chosen.lines(chosen):
         print(line, flush=True)
@@ -36,6 +34,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         text = json.dumps({"python": platform.python_version(), "lines": found}, indent=2)
         chosen.json.write_text(text + "\n", encoding="ascii")
     return 0
+
+
+def _size(text: str) -> int:
+    """A ring's size. ArgumentTypeError for one that is none."""
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r}: sizes are at least 1")
+    return int(text)
 
 
 if __name__ == "__main__":

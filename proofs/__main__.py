@@ -16,7 +16,7 @@ from proofs.gates import Gate, gates, total
 from proofs.mutants import MUTANTS
 from proofs.obligation import System
 from proofs.prove import Result, chosen, prove_all
-from proofs.report import Verdict, row
+from proofs.report import Verdict, row, word
 from proofs.user import PolicyResult, prove_policy
 from schedule.errors import PolicyError
 from schedule.loading import load
@@ -105,7 +105,7 @@ def everything(options: argparse.Namespace) -> int:
             print(said, file=sys.stderr if options.json else sys.stdout)
     if not options.json:
         lines = [] if options.only else by_policy(results)
-        lines += [f"{gate.word:<15} gate {gate.name}: {gate.text}" for gate in passed]
+        lines += [f"{word(gate.verdict):<15} gate {gate.name}: {gate.text}" for gate in passed]
         print("\n".join([*lines, line]))
     return verdict.value
 

@@ -36,7 +36,7 @@ class Bounds:
         )
 
 
-EVERY_RUN = Bounds(rings=8, faults=5, middle=4, small=2, solver=2)
+EVERY_RUN = Bounds(rings=8, faults=6, middle=4, small=3, solver=2)
 """What ``python -m proofs`` has the time for; ``python -m proofs engines`` has no other limit than
 the one it is given."""
 STREAMS = {

@@ -11,7 +11,7 @@ from importlib.util import find_spec
 from typing import Any
 
 RESOURCES = 2_000_000
-"""cvc5's own unit; the hardest obligation takes a fiftieth of it."""
+"""cvc5's own unit; over ten times what the hardest obligation takes."""
 
 AGREES = "unsat"
 
@@ -25,7 +25,7 @@ def second_solver() -> str | None:
 
 
 def second_answer(formula: str) -> str | None:
-    """ "unsat", "sat" or "unknown", or what else the solver says; None if there is no solver."""
+    """What the solver says: unsat, sat, unknown, or an error; None if there is no solver."""
     if second_solver() is None:
         return None
     try:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import xml.etree.ElementTree as xml
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
 from proofs.crosscheck import second_solver
@@ -18,7 +17,7 @@ from proofs.mutants import MUTANTS
 from proofs.needs import SOLVER
 from proofs.obligation import SEEDS
 from proofs.prove import HERE, Part, Result
-from proofs.report import Verdict
+from proofs.report import Verdict, word
 
 SARIF = "https://json.schemastore.org/sarif-2.1.0.json"
 ABOUT = "proofs/claims.py"
@@ -39,10 +38,6 @@ class Entry:
     @property
     def green(self) -> bool:
         return self.verdict in (None, Verdict.PROVED, Verdict.HOLDS_TO_BOUND)
-
-    @property
-    def word(self) -> str:
-        return self.verdict.name if self.verdict else "NOT_ASKED"
 
 
 def entries(results: Sequence[Result], gates: Sequence[Gate]) -> Iterator[Entry]:
@@ -65,7 +60,7 @@ def _of_mutant(name: str) -> tuple[str, int]:
     mutant = next(one for one in MUTANTS if one.name == name)
     module = mutant.module if "." in mutant.module else f"schedule.{mutant.module}"
     file = f"{module.replace('.', '/')}.py"
-    before, found, _ = (HERE / Path(file)).read_text(encoding="ascii").partition(mutant.before)
+    before, found, _ = (HERE / file).read_text(encoding="ascii").partition(mutant.before)
     return file, before.count("\n") + 1 if found else 1
 
 
@@ -79,7 +74,7 @@ def as_json(
         "summary": line,
         "solver": f"z3 {SOLVER}",
         "second_solver": second_solver(),
-        "gates": [asdict(gate) | {"verdict": gate.word} for gate in gates],
+        "gates": [asdict(gate) | {"verdict": word(gate.verdict)} for gate in gates],
         "claims": [_claim_json(result) for result in results if result.engine],
         "mutants": [
             {
@@ -135,8 +130,8 @@ def junit(results: Sequence[Result], gates: Sequence[Gate]) -> str:
         where |= {"classname": entry.group, "name": entry.name}
         case = xml.SubElement(suites[entry.group], "testcase", where)
         if not entry.green:
-            failure = xml.SubElement(case, "failure", type=entry.word, message=text)
-            failure.text = f"{entry.word}: {text}"
+            failure = xml.SubElement(case, "failure", type=word(entry.verdict), message=text)
+            failure.text = f"{word(entry.verdict)}: {text}"
     for suite in (*suites.values(), root):
         suite.set("tests", str(len(list(suite.iter("testcase")))))
         suite.set("failures", str(len(list(suite.iter("failure")))))
@@ -157,7 +152,7 @@ def _printable(text: str) -> str:
 def sarif(results: Sequence[Result], gates: Sequence[Gate]) -> dict[str, Any]:
     """What is not green, for a code scanner's page."""
     bad = [entry for entry in entries(results, gates) if not entry.green]
-    rules = sorted({entry.word for entry in bad})
+    rules = sorted({word(entry.verdict) for entry in bad})
     return {
         "$schema": SARIF,
         "version": "2.1.0",
@@ -168,7 +163,7 @@ def sarif(results: Sequence[Result], gates: Sequence[Gate]) -> dict[str, Any]:
                 },
                 "results": [
                     {
-                        "ruleId": entry.word,
+                        "ruleId": word(entry.verdict),
                         "level": "error",
                         "message": {"text": f"{entry.group}, {entry.name}: {entry.text}"},
                         "locations": [
@@ -191,7 +186,7 @@ def github(results: Sequence[Result], gates: Sequence[Gate]) -> Iterator[str]:
     """GitHub's commands that show what is not green at its line."""
     for entry in entries(results, gates):
         if not entry.green:
-            title = _escaped(f"{entry.word} {entry.group}, {entry.name}", ":,")
+            title = _escaped(f"{word(entry.verdict)} {entry.group}, {entry.name}", ":,")
             where = f"file={_escaped(entry.file or ABOUT, ':,')},line={entry.line},title={title}"
             yield f"::error {where}::{_escaped(entry.text)}"
 

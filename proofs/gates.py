@@ -5,7 +5,7 @@ Each has its verdict; the run's is the worst of them all, and its exit code the 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from proofs.claims import EXPECTED, EXPECTED_CLAIMS, EXPECTED_OBLIGATIONS
@@ -24,10 +24,6 @@ class Gate:
     name: str
     verdict: Verdict | None
     text: str
-
-    @property
-    def word(self) -> str:
-        return self.verdict.name if self.verdict else "NOT_ASKED"
 
 
 def gates(results: Sequence[Result], only: Sequence[int] = ()) -> tuple[Gate, ...]:
@@ -100,8 +96,7 @@ def _free(part: Part) -> bool:
     return not part.pinned
 
 
-def _each(name: str, parts: Parts, what: str, bad: Verdict, holds: object) -> Gate:
-    assert callable(holds)
+def _each(name: str, parts: Parts, what: str, bad: Verdict, holds: Callable[[Part], bool]) -> Gate:
     wrong = [f"claim {n}, {one}" for (n, one), part in parts.items() if not holds(part)]
     text = f"{len(parts) - len(wrong)} of {len(parts)} {what}" + _but(wrong)
     return Gate(name, bad if wrong else Verdict.PROVED, text)
@@ -115,12 +110,11 @@ def _but(wrong: list[str]) -> str:
 def _mutants(mutants: list[Result]) -> Gate:
     wrong = [result.name for result in mutants if result.verdict is not Verdict.PROVED]
     text = f"{len(mutants) - len(wrong)} of {len(mutants)} are refuted, their smallest pinned"
-    return Gate("mutants", worst(_verdicts(mutants)), text + _but(wrong))
-
-
-def _verdicts(mutants: list[Result]) -> Iterator[Verdict]:
-    yield Verdict.PROVED
-    yield from (result.verdict for result in mutants)
+    return Gate(
+        "mutants",
+        worst([Verdict.PROVED, *(result.verdict for result in mutants)]),
+        text + _but(wrong),
+    )
 
 
 def _killed(parts: Parts, mutants: list[Result]) -> Gate:

@@ -53,9 +53,13 @@ class Result:
     bound: str
     size: str
     reason: str = ""
-    obligations: int = 0
     parts: tuple[Part, ...] = ()
     killed: tuple[tuple[int, str], ...] = ()
+
+    @property
+    def obligations(self) -> int:
+        """How many."""
+        return len(self.parts)
 
 
 def prove_claim(claim: Claim) -> Result:
@@ -79,7 +83,6 @@ def prove_claim(claim: Claim) -> Result:
         claim.bound,
         f"{count} obligations on {paths} paths, {len(SEEDS)} seeds",
         "; ".join(f"{part.name}: {part.reason}" for part in parts if part.reason),
-        count,
         parts,
     )
 

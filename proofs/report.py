@@ -32,6 +32,11 @@ WORST_FIRST = (
 )
 
 
+def word(verdict: Verdict | None) -> str:
+    """As it is printed; None is of what asked nothing."""
+    return verdict.name if verdict else "NOT_ASKED"
+
+
 def worst(verdicts: Iterable[Verdict]) -> Verdict:
     """The verdict of a whole: that of its worst part. Nothing at all proves nothing."""
     found = set(verdicts)

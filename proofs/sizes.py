@@ -178,12 +178,12 @@ def step(
     return body
 
 
-def closure(slot_of: SlotOf | None = None) -> Callable[[Run], Goal]:
+def closure() -> Callable[[Run], Goal]:
     """End: what the end of the period leaves ready is what its start took for granted: the next
     user at step N is the first user of the next period."""
 
     def body(run: Run) -> Goal:
-        ring, maps = any_ring(run), slot_of or AnySlotMap(run, [])
+        ring, maps = any_ring(run), AnySlotMap(run, [])
         s = any_slot(run, ring)
         first, last = next_users(run, ring, maps, s, [run.number(0), ring.modules], [])
         return both(run, last == first)

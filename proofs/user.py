@@ -1,9 +1,9 @@
 """Prove or refute a policy that anybody wrote, for all sizes.
 
 Refutation is enumeration in order (N, then K), with the local check: what it finds is the
-smallest ring. Proof is symbolic execution of the policy's own functions. A policy that can't be
-followed, or whose obligations the solver does not prove, is UNKNOWN, with the reason. A rule for
-refills is enumerated and not yet followed, unless it is a named one, whose proof is our own.
+smallest ring. Proof is symbolic execution of the policy's own functions. One that can't be followed
+holds to a bound at best; one whose obligations the solver does not prove is UNKNOWN, with the
+reason. A rule for refills is enumerated, unless it is a named one, whose proof is our own.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def prove_policy(policy: Policy | Target, loaded: str | None = None) -> PolicyRe
         large = large_bound(policy)
         violated = smallest_violation(policy, rings(policy, SMALL, 0))
         if violated is not None:
-            return _violated(policy, violated, SMALL, loaded)
+            return _violated(policy, violated, _smallest_to(SMALL), loaded)
         reason = differs(policy)
         count = paths = 0
         for obligation in [] if reason else policy_obligations(policy):
@@ -82,7 +82,7 @@ def prove_policy(policy: Policy | Target, loaded: str | None = None) -> PolicyRe
         # Enumeration is another engine: what it refutes is refuted, whatever was proved.
         violated = smallest_violation(policy, rings(policy, large, SMALL))
         if violated is not None:
-            return _violated(policy, violated, large, loaded)
+            return _violated(policy, violated, _smallest_to(large), loaded)
         if not reason:
             bound = "all N and K" + (f" >= {policy.least_slots}" * (policy.least_slots > 1))
             return PolicyResult(policy.name, Verdict.PROVED, "z3", bound, count, paths)
@@ -108,10 +108,15 @@ def _held(policy: Policy, reason: str, large: int, loaded: str | None) -> Policy
     beyond = random_rings(policy, large)
     violated = smallest_violation(policy, iter(beyond))
     if violated is not None:
-        return _violated(policy, shrunk(policy, violated), large, loaded)
+        bound = f"shrunk from a random ring; all rings to {large}x{large} are safe"
+        return _violated(policy, shrunk(policy, violated), bound, loaded)
     bound = f"all rings to {large}x{large}, and {len(beyond)} random ones to {FUZZ * large}"
     text = f"{reason}; so it is not proved, and nothing is said beyond"
     return PolicyResult(policy.name, Verdict.HOLDS_TO_BOUND, "enumeration", bound, 0, 0, text)
+
+
+def _smallest_to(bound: int) -> str:
+    return f"smallest of the rings to {bound}x{bound}"
 
 
 def _importable(policy: Policy | Target) -> str | None:
@@ -121,14 +126,14 @@ def _importable(policy: Policy | Target) -> str | None:
     return f"{module}:{name}" if found else None
 
 
-def _violated(policy: Policy, findings: Findings, bound: int, loaded: str | None) -> PolicyResult:
+def _violated(policy: Policy, findings: Findings, bound: str, loaded: str | None) -> PolicyResult:
     """Refuted: by the local check, and by the machine as well, or the two disagree."""
     same = replayed(findings)
     return PolicyResult(
         policy.name,
         Verdict.VIOLATED if same else Verdict.DISAGREE,
         "enumeration",
-        f"smallest of the rings to {bound}x{bound}",
+        bound,
         0,
         0,
         "" if same else "the machine does not come to the same violations",
@@ -160,9 +165,7 @@ def policy_obligations(policy: Policy) -> list[Obligation]:
             at,
         ),
         Obligation("base", "the preload makes every slot ready", preload(system), first),
-        Obligation(
-            "closure", "what is ready at a pass's end is at its start", closure(None), first
-        ),
+        Obligation("closure", "what is ready at a pass's end is at its start", closure(), first),
     ]
     if own_period(policy):
         passes = passes_in_range(followed(policy.passes), least)
@@ -179,9 +182,8 @@ def policy_obligations(policy: Policy) -> list[Obligation]:
 def assert_policy_safe(policy: Policy | Target, *, to_bound: bool = False) -> None:
     """Fail unless the policy is proved safe for all N and K.
 
-    to_bound: let a policy that can't be followed pass if all rings of a bound are safe.
-
     policy: a function ``(index, slots, modules) -> target | None``, or a Policy.
+    to_bound: let a policy that can't be followed pass if all rings of a bound are safe.
     The AssertionError names the smallest ring that is violated, and how; or, for a policy that
     is no violation in sight but can't be proved, why not.
     """

@@ -61,7 +61,7 @@ ONLY = {
 
 def fewer_programs(folder: Path, bound: int) -> None:
     """Few programs are compared, to save time; make prove does it all."""
-    all_of_them = "rings=8, faults=5, middle=4, small=2, solver=2"
+    all_of_them = "rings=8, faults=6, middle=4, small=3, solver=2"
     fewer = f"rings={bound}, faults={bound}, middle=4, small=2, solver=1"
     edit(folder / "proofs" / "cases.py", all_of_them, fewer)
 

@@ -214,7 +214,7 @@ def test_of_some_claims_too_every_obligation_is_counted_and_looked_at(change: st
         "one is unknown": (replace(parts[0], verdict=Verdict.UNKNOWN), *parts[1:]),
         "one has no formula": (replace(parts[0], formula="", second=None), *parts[1:]),
     }[change]
-    results[0] = replace(results[0], parts=changed, obligations=len(changed))
+    results[0] = replace(results[0], parts=changed)
     assert total(results, [4])[0] is Verdict.UNKNOWN
 
 

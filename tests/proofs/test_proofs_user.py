@@ -391,6 +391,7 @@ def test_a_fault_beyond_the_bound_is_found_by_chance_and_shrunk() -> None:
     result = prove_policy(wrong_from_thirty)
     assert (result.verdict, result.engine) == (Verdict.VIOLATED, "enumeration")
     assert result.smallest is not None
+    assert result.bound == "shrunk from a random ring; all rings to 24x24 are safe"
     assert result.smallest.schedule.ring == Ring(30, 4)  # 2 and 3 divide 30, and are right there
 
 
