@@ -11,7 +11,7 @@ from torch import nn
 
 import runtime
 from runtime.hooks import Hooks
-from schedule import policies
+from schedule import OffloadError, policies
 from tests.runtime.interrupt import interrupted_at
 
 WIDTH = 4
@@ -132,3 +132,22 @@ def test_a_run_that_is_forgotten_before_it_is_unbound_is_seen(
             if not equal(values(model), values(plain)):
                 wrong.append(where)
     assert wrong
+
+
+@torch.no_grad()
+def test_a_run_that_is_refused_while_it_begins_is_none() -> None:
+    """It is known before it shows its slot, so it must be forgotten: torch calls the hook after a
+    module for it too, which would issue what comes after a run."""
+    x = torch.randn(2, WIDTH)
+    model = model_of()
+    with runtime.offload(list(model), slots=2, policy="chain") as offloaded:
+        model(x)
+        runs = offloaded.report().runs
+        model[2].weight.data = torch.zeros(WIDTH, WIDTH)
+        with offloaded.trace() as trace, pytest.raises(OffloadError, match="was replaced"):
+            model(x)
+        assert offloaded._hooks is not None
+        assert offloaded._hooks.running == ()
+        after = [one.boundary.step for one in trace.issued if one.boundary.half == "after"]
+        assert set(after) == {0}  # and not 2, which refills slot 0 as well
+        assert offloaded.report().runs == runs + 2
