@@ -47,10 +47,12 @@ def random_rings(policy: Policy, large: int) -> tuple[Ring, ...]:
     return tuple(sorted(found, key=lambda ring: (ring.modules, ring.slots)))
 
 
-def shrunk(policy: Policy, findings: Findings) -> Findings:
-    """The smallest N with the same number of slots, then the smallest K with that N."""
+def shrunk(policy: Policy, findings: Findings, safe: int) -> Findings:
+    """The smallest N with the same number of slots, then the smallest K with that N. safe: all
+    rings up to that bound are."""
     ring = findings.schedule.ring
-    fewer = (Ring(n, ring.slots) for n in range(1, ring.modules + 1))
+    first = 1 if ring.slots > safe else safe + 1
+    fewer = (Ring(n, ring.slots) for n in range(first, ring.modules + 1))
     by_modules = smallest_violation(policy, fewer) or findings
     modules = by_modules.schedule.ring.modules
     slots = range(policy.least_slots, ring.slots + 1)

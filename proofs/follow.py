@@ -7,19 +7,27 @@ or ``type(x)``, so these are found in the instructions, before they are executed
 
 from __future__ import annotations
 
+import builtins
 import dis
+import operator
 from collections.abc import Callable
 from functools import lru_cache
 from types import CodeType, FrameType
 from typing import Any
 
+from proofs.reach import reached
 from proofs.symbolic import DeadPath, NotFollowed
 from schedule.budget import OutOfBudget, within_budget
 from schedule.users import bare
 
 FREE = ("z3", "proofs")
 ASKS_FOR_TYPES = {"type", "isinstance", "issubclass", "id", "callable", "hasattr", "getattr"}
-ASKS_FOR_TYPES |= {"vars", "dir", "globals", "locals", "eval", "exec", "getsizeof"}
+ASKS_FOR_TYPES |= {"vars", "dir", "globals", "locals", "eval", "exec", "getsizeof", "setattr"}
+ASKS_FOR_TYPES |= {"is_", "is_not", "attrgetter", "methodcaller"}
+
+
+LOOKS = tuple(vars(builtins)[name] for name in sorted(ASKS_FOR_TYPES & set(vars(builtins))))
+LOOKS += (operator.is_, operator.is_not, operator.attrgetter, operator.methodcaller)
 
 
 class LooksBehind(NotFollowed):
@@ -28,6 +36,14 @@ class LooksBehind(NotFollowed):
 
 class Raised(Exception):
     """The policy raised; the message says what."""
+
+
+def aliased(function: Callable[..., Any]) -> str:
+    """What asks for more than numbers and is reached under another name, or an empty text."""
+    for name, found in reached(function):
+        if any(found is one for one in LOOKS) and name != found.__name__:
+            return f"{name} is {found.__name__}"
+    return ""
 
 
 def followed(function: Callable[..., Any]) -> Callable[..., Any]:

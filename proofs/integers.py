@@ -1,8 +1,9 @@
 """The integers and truth values that a symbolic run computes with.
 
 A ``SymInt`` is a linear form over named integers; a comparison is a ``SymBool``, which its run
-decides where Python asks for the truth. Whatever an integer can't do for all sizes at once
-(be an index, be printed, be hashed) marks the run as not followed.
+decides where Python asks for the truth. Where Python asks for an integer's value (it is an index,
+a key), one that has few is decided too. Whatever an integer can't do for all sizes at once (have
+many values as an index, be printed) marks the run as not followed.
 """
 
 from __future__ import annotations
@@ -148,6 +149,15 @@ class SymInt:
     def __getattr__(self, name: str) -> NoReturn:
         self.run.not_followed(f"the attribute {name} of an integer")
 
+    def __index__(self) -> int:
+        return self.run.value(self, "__index__")
+
+    def __int__(self) -> int:
+        return self.run.value(self, "__int__")
+
+    def __hash__(self) -> int:
+        return hash(self.run.value(self, "__hash__"))
+
     def scale(self, factor: int) -> SymInt:
         """This integer times a known one."""
         terms = tuple((name, n * factor) for name, n in self.terms if factor)
@@ -197,7 +207,7 @@ def _as_bool(name: str, swap: bool) -> Callable[..., Any]:
 
 
 _PAIRS = ("truediv", "pow", "lshift", "rshift", "and", "or", "xor", "matmul")
-_ALONE = ("hash", "index", "int", "float", "complex", "str", "repr", "format", "round", "trunc")
+_ALONE = ("float", "complex", "str", "repr", "format", "round", "trunc")
 for _name in _PAIRS + tuple(f"r{name}" for name in _PAIRS):
     setattr(SymInt, f"__{_name}__", _refusal(f"__{_name}__", "an integer"))
 for _name in (*_ALONE, "floor", "ceil", "invert", "iter", "len", "getitem", "contains"):

@@ -15,13 +15,23 @@ from typing import Any
 import z3
 
 from proofs.integers import SymBool, formula
-from proofs.symbolic import NotFollowed, Path, Run, asked, explore, new_solver, satisfiable
+from proofs.symbolic import (
+    NotFollowed,
+    Path,
+    Run,
+    asked,
+    explore,
+    integers,
+    new_solver,
+    satisfiable,
+)
 from schedule import arithmetic, guard, machine, order, policy, program, verifier
 from schedule.budget import OutOfBudget
 from schedule.ring import EMPTY
 
 SEEDS = (0, 1, 2)
 LARGEST = 12
+LARGEST_SUSPECT = 1024
 SIZES = ("N", "K")
 """The integers that stand for a ring's sizes in every obligation."""
 
@@ -135,6 +145,27 @@ def smallest_integers(obligation: Obligation) -> str:
                 known.append(next(p for p in pins if satisfiable([*question, p]) == z3.sat))
             return ", ".join(str(pin).replace(" == ", "=") for pin in known)
     return "none"
+
+
+def suspects(obligation: Obligation, slots: int | None) -> tuple[tuple[int, int], ...]:
+    """Sizes (N, K) to LARGEST_SUSPECT for which the solver thinks that the obligation may fail: for
+    each path the smallest N. Products need not be true products there, so a ring of these sizes may
+    be safe; but each with fewer modules than all of them is. K: as given, or free. NotFollowed or
+    OutOfBudget if that is not known, since a path can't be followed."""
+    found: dict[tuple[int, int], None] = {}
+    for path in explore(obligation.body):
+        question = [*path.conditions, _negated(path), z3.Int("K") <= LARGEST_SUSPECT]
+        least, most, sizes = 1, LARGEST_SUSPECT, None
+        while least <= most:  # where there is a model up to N, there is one up to N + 1
+            middle = (least + most) // 2 if sizes else most
+            smaller = integers([*question, z3.Int("N") <= middle], SIZES)
+            if smaller is None:
+                least = middle + 1
+            else:
+                sizes, most = smaller, middle - 1
+        if sizes is not None:
+            found[(sizes[0], sizes[1] if slots is None else slots)] = None
+    return tuple(sorted(found))
 
 
 def smtlib(condition: Any) -> str:

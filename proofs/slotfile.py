@@ -7,15 +7,15 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from proofs.integers import SymBool, SymInt, both, either, implies, opposite
-from proofs.symbolic import Run
+from proofs.symbolic import Result, Run
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SymbolicRing:
-    """A ring of every size at once."""
+    """A ring of every size at once; or of one K, an int then, and every N."""
 
     modules: SymInt
-    slots: SymInt
+    slots: Any
 
     def __eq__(self, other: object) -> bool:
         self.modules.run.not_followed("a comparison of rings")
@@ -25,10 +25,20 @@ class SymbolicRing:
 
 
 def any_ring(run: Run, least_slots: int = 1) -> SymbolicRing:
-    """N and K, free but for N >= 1 and K >= least_slots."""
-    ring = SymbolicRing(run.integer("N"), run.integer("K"))
+    """N and K, free but for N >= 1 and K >= least_slots; where K is known, an int."""
+    ring = SymbolicRing(run.integer("N"), run.integer("K") if run.slots is None else run.slots)
     run.assume(ring.modules >= 1, ring.slots >= least_slots)
     return ring
+
+
+def with_slots(body: Callable[[Run], Result], slots: int | None) -> Callable[[Run], Result]:
+    """The body, in whose rings K is this int, or free if it is None."""
+
+    def known(run: Run) -> Result:
+        run.slots = slots
+        return body(run)
+
+    return known
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ which swallows the exception is still not taken for followed.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Generic, NoReturn, TypeVar, cast
@@ -28,7 +28,7 @@ import z3
 from proofs.integers import SymBool, SymInt, either, formula
 
 PRODUCT_LEMMA = "f >= 0 and x >= y + k imply f*x >= f*y + k*f"
-PATHS, DECISIONS, RESOURCES = 2_000, 250, 20_000_000
+PATHS, DECISIONS, RESOURCES, FEW = 2_000, 250, 20_000_000, 16
 
 Result = TypeVar("Result")
 Method = TypeVar("Method", bound=Callable[..., Any])
@@ -66,6 +66,7 @@ class Run:
     products:   the name of each fresh integer that stands for a product, and its two factors.
     lost:       why the run can't be followed, if so.
     over:       the run has ended; a number kept from it is of no other run's world.
+    slots:      K, where it is known and only N is free.
     """
 
     prefix: tuple[tuple[str, bool], ...] = ()
@@ -78,6 +79,7 @@ class Run:
     count: int = 0
     lost: str | None = None
     over: bool = False
+    slots: int | None = None
 
     def integer(self, name: str) -> SymInt:
         """The unknown integer of that name."""
@@ -130,6 +132,21 @@ class Run:
         self.decisions.append((text, outcome))
         self._hold(condition.term if outcome else z3.Not(condition.term))
         return outcome
+
+    def value(self, integer: SymInt, asked_by: str) -> int:
+        """The value of an integer that has few on this path, each on a path of its own."""
+        few = range(-FEW * self._may_be(integer < 0), FEW)
+        if self._may_be(integer < few.start) or self._may_be(integer >= few.stop):
+            self.not_followed(f"{asked_by} of an integer that stands for every size")
+        for value in few:
+            if integer == value:
+                return value
+        raise DeadPath
+
+    @untraced  # our own work is none of the policy's
+    def _may_be(self, condition: SymBool) -> bool:
+        term = condition.term
+        return term if isinstance(term, bool) else self._possible(term)
 
     def _possible(self, condition: Any) -> bool:
         # An unknown counts as possible: one path too many costs time, one too few the proof.
@@ -257,7 +274,7 @@ def _used(solver: Any) -> int:
     return count
 
 
-def integers(conditions: tuple[Any, ...], names: tuple[str, ...]) -> tuple[int, ...] | None:
+def integers(conditions: Sequence[Any], names: tuple[str, ...]) -> tuple[int, ...] | None:
     """Integers, by name, for which the solver finds the conditions true; None if it finds none."""
     solver = new_solver(0)
     solver.add(*conditions)

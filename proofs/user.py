@@ -1,14 +1,16 @@
 """Prove or refute a policy that anybody wrote, for all sizes.
 
 Refutation is enumeration in order (N, then K), with the local check: what it finds is the
-smallest ring. Proof is symbolic execution of the policy's own functions. One that can't be followed
-holds to a bound at best; one whose obligations the solver does not prove is UNKNOWN, with the
-reason. A rule for refills is enumerated, unless it is a named one, whose proof is our own.
+smallest ring. Proof is symbolic execution of the policy's own functions: for every N and K, else
+for every N and each K to a bound, where K is an ordinary int. Whatever was proved, all rings to a
+bound are tried. A policy that is no function of its arguments alone is UNKNOWN, as is one that
+looks at more than numbers: no answer of theirs means anything. One that can't be followed, or whose
+obligations the solver does not prove, holds to a bound at best, with the reason.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from proofs.enumeration import (
     FUZZ,
@@ -19,25 +21,22 @@ from proofs.enumeration import (
     shrunk,
     smallest_violation,
 )
-from proofs.follow import followed
-from proofs.obligation import Obligation, System, discharge
-from proofs.refills import own_pass_obligation, refill_obligations
+from proofs.obligation import Obligation, discharge, suspects
+from proofs.owed import ways
+from proofs.purity import impure
 from proofs.refutation import Refutation, explain, replayed
 from proofs.report import Verdict
-from proofs.sizes import (
-    FIVE_TWO,
-    closure,
-    in_range,
-    passes_in_range,
-    preload,
-    step,
-    target_in_range,
-)
-from proofs.wrapped import ENUMERATED, NOT_FOLLOWED, differs, enough, own_period, steps_of
+from proofs.symbolic import NotFollowed
+from proofs.wrapped import NOT_FOLLOWED, differs
 from schedule.arithmetic import Target
+from schedule.budget import OutOfBudget
 from schedule.errors import PolicyError, ScheduleError
 from schedule.policy import Policy, guarded_policy, of_target
+from schedule.ring import Ring
 from schedule.verifier import Findings
+
+EACH = 8
+"""To which K a policy that is not proved for all of them is proved for each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,62 +56,131 @@ class PolicyResult:
     refutation: Refutation | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """A proof that was tried: how many obligations on how many paths; why it is none, or an empty
+    text. believed: what rings the policy is safe for may be found by trying them. suspected: rings
+    which the solver thinks may be violated. least: none with fewer modules is."""
+
+    obligations: int
+    paths: int
+    reason: str
+    believed: bool = True
+    suspected: tuple[Ring, ...] = ()
+    least: int = 1
+
+
 def prove_policy(policy: Policy | Target, loaded: str | None = None) -> PolicyResult:
-    """PROVED for all N and K; VIOLATED with the smallest ring; HOLDS_TO_BOUND if it can't be
-    followed, and every ring of a bound is safe; USAGE if it is no policy; else UNKNOWN. loaded:
-    the name by which ``schedule.loading.load`` finds the policy."""
+    """PROVED for all N and K; VIOLATED with the smallest ring; HOLDS_TO_BOUND if it is proved for
+    some K only, or tried; USAGE if it is no policy; UNKNOWN if its answers mean nothing.
+    loaded: the name by which ``schedule.loading.load`` finds the policy."""
     loaded = loaded or _importable(policy)
     try:
         policy = guarded_policy(policy) if isinstance(policy, Policy) else of_target(policy)
-        large = large_bound(policy)
+        why = impure(policy)
+        if why:
+            return _unknown(
+                policy, Attempt(0, 0, f"refused, since {why}; its answers prove nothing")
+            )
         violated = smallest_violation(policy, rings(policy, SMALL, 0))
         if violated is not None:
             return _violated(policy, violated, _smallest_to(SMALL), loaded)
-        reason = differs(policy)
-        count = paths = 0
-        for obligation in [] if reason else policy_obligations(policy):
-            outcome = discharge(obligation)
-            count, paths = count + 1, paths + outcome.paths
-            if outcome.vacuous:
-                reason = f"{obligation.name}: vacuous, its witness reaches no path"
-            elif not outcome.proved:
-                reason = f"{obligation.name}: {outcome.reason}"
-            if reason:
-                break
-        # Enumeration is another engine: what it refutes is refuted, whatever was proved.
+        # Enumeration is another engine: what it refutes is refuted, whatever would be proved.
+        large = large_bound(policy)
         violated = smallest_violation(policy, rings(policy, large, SMALL))
         if violated is not None:
             return _violated(policy, violated, _smallest_to(large), loaded)
-        if not reason:
+        tried = attempt(policy)
+        if not tried.reason:
             bound = "all N and K" + (f" >= {policy.least_slots}" * (policy.least_slots > 1))
-            return PolicyResult(policy.name, Verdict.PROVED, "z3", bound, count, paths)
-        return _held(policy, reason, large, loaded) or PolicyResult(
-            policy.name,
-            Verdict.UNKNOWN,
-            "z3",
-            "not all N and K",
-            count,
-            paths,
-            f"{reason}; no ring to {large}x{large} is violated, which proves nothing beyond",
-        )
+            return PolicyResult(
+                policy.name, Verdict.PROVED, "z3", bound, tried.obligations, tried.paths
+            )
+        if not tried.believed:
+            beyond = f"no ring to {large}x{large} is violated, which proves nothing beyond"
+            return _unknown(policy, replace(tried, reason=f"{tried.reason}; {beyond}"))
+        return _held(policy, tried, large, loaded)
     except (PolicyError, ScheduleError) as error:
         name = policy.name if isinstance(policy, Policy) else repr(policy)
         return PolicyResult(name, Verdict.USAGE, "none", "none", 0, 0, str(error))
 
 
-def _held(policy: Policy, reason: str, large: int, loaded: str | None) -> PolicyResult | None:
-    """The result by enumeration alone, and random larger rings beside: of a policy that can't be
-    followed. None for one that is followed, and not proved, or that must not be believed."""
-    if not reason.startswith(NOT_FOLLOWED) and reason != ENUMERATED:
-        return None
-    beyond = random_rings(policy, large)
-    violated = smallest_violation(policy, iter(beyond))
+def attempt(policy: Policy, slots: int | None = None) -> Attempt:
+    """Try to prove the policy for every N; K is free, or as given, and then an int for it."""
+    reason = differs(policy, slots)
+    if reason:
+        return Attempt(0, 0, reason, reason.startswith(NOT_FOLLOWED))
+    failed: Attempt | None = None
+    for obligations in ways(policy, slots):
+        tried = _discharged(obligations, slots)
+        if not (tried.reason and tried.believed):
+            return tried
+        # Either way proves all, so what violates a ring is suspected by both.
+        failed = failed or tried
+        least = max(failed.least, tried.least)
+        failed = replace(failed, suspected=failed.suspected + tried.suspected, least=least)
+    assert failed is not None
+    return failed
+
+
+def _discharged(obligations: list[Obligation], slots: int | None) -> Attempt:
+    """What comes of these obligations together."""
+    reason, paths, found, whole = "", 0, list[tuple[int, int]](), True
+    for obligation in obligations:
+        outcome = discharge(obligation)
+        paths += outcome.paths
+        if outcome.vacuous:
+            vacuous = f"{obligation.name}: vacuous, its witness reaches no path"
+            return Attempt(len(obligations), paths, vacuous, believed=False)
+        if not outcome.proved:
+            reason = reason or f"{obligation.name}: {outcome.reason}"
+            try:
+                found += suspects(obligation, slots)
+            except (NotFollowed, OutOfBudget, Exception):  # of the policy too
+                whole = False
+    least = min(found)[0] if whole and found else 1
+    suspected = tuple(Ring(*sizes) for sizes in sorted(found))
+    return Attempt(len(obligations), paths, reason, suspected=suspected, least=least)
+
+
+def _held(policy: Policy, tried: Attempt, large: int, loaded: str | None) -> PolicyResult:
+    """The result for a policy that is not proved for all sizes, and of which all rings to a bound
+    are safe: what the solver suspects is tried, and random larger rings; and then each K alone."""
+    chance = random_rings(policy, large)
+    violated = smallest_violation(policy, iter((*tried.suspected, *chance)))
+    proved = policy.least_slots - 1
+    while violated is None and proved < EACH:
+        one = attempt(policy, proved + 1)
+        if one.reason:
+            violated = smallest_violation(policy, iter(one.suspected))
+            break
+        proved += 1
     if violated is not None:
-        bound = f"shrunk from a random ring; all rings to {large}x{large} are safe"
-        return _violated(policy, shrunk(policy, violated), bound, loaded)
-    bound = f"all rings to {large}x{large}, and {len(beyond)} random ones to {FUZZ * large}"
-    text = f"{reason}; so it is not proved, and nothing is said beyond"
-    return PolicyResult(policy.name, Verdict.HOLDS_TO_BOUND, "enumeration", bound, 0, 0, text)
+        bound = f"shrunk from a larger ring; all rings to {large}x{large} are safe"
+        safe = max(large, tried.least - 1)
+        return _violated(policy, shrunk(policy, violated, safe), bound, loaded)
+    each = f"every N for each K to {proved}, " if proved >= policy.least_slots else ""
+    return PolicyResult(
+        policy.name,
+        Verdict.HOLDS_TO_BOUND,
+        "z3 and enumeration" if each else "enumeration",
+        f"{each}all rings to {large}x{large}, and {len(chance)} random ones to {FUZZ * large}",
+        tried.obligations,
+        tried.paths,
+        f"{tried.reason}; so it is not proved, and nothing is said beyond",
+    )
+
+
+def _unknown(policy: Policy, tried: Attempt) -> PolicyResult:
+    return PolicyResult(
+        policy.name,
+        Verdict.UNKNOWN,
+        "z3",
+        "not all N and K",
+        tried.obligations,
+        tried.paths,
+        tried.reason,
+    )
 
 
 def _smallest_to(bound: int) -> str:
@@ -142,48 +210,11 @@ def _violated(policy: Policy, findings: Findings, bound: str, loaded: str | None
     )
 
 
-def policy_obligations(policy: Policy) -> list[Obligation]:
-    """All that this policy has to show to be safe for every N and K."""
-    system = System()
-    least = policy.least_slots
-    if policy.refill is not None:
-        in_slots = in_range(followed(policy.slot_of), least)
-        slots = Obligation("slots", "every step's slot is one of the ring's", in_slots, FIVE_TWO)
-        return [slots, *refill_obligations(system, policy), own_pass_obligation(policy)]
-    slot_of = followed(policy.slot_of)
-    target = None if policy.target is None else followed(policy.target)
-    where = enough(policy)
-    at = {**FIVE_TWO, "K": max(2, least), "N": 5 * max(2, least) // 2}
-    if least > 2:
-        at.pop("i"), at.pop("s")
-    first = {name: value for name, value in at.items() if name != "i"}
-    found = [
-        Obligation(
-            "slots",
-            "every step's slot is one of the ring's",
-            in_range(slot_of, least, steps_of(policy)),
-            at,
-        ),
-        Obligation("base", "the preload makes every slot ready", preload(system), first),
-        Obligation("closure", "what is ready at a pass's end is at its start", closure(), first),
-    ]
-    if own_period(policy):
-        passes = passes_in_range(followed(policy.passes), least)
-        found.append(Obligation("period", "a period has at least one pass", passes, first))
-    if target is not None:
-        found.append(Obligation("range", "targets are modules", target_in_range(target, where), at))
-    # Derived refills are right for any slot map, so the policy's own need not be followed again.
-    maps = slot_of if target is not None else None
-    text = "a step keeps every slot ready: ownership and progress"
-    found.append(Obligation("step", text, step(system, maps, target, where), at))
-    return found
-
-
 def assert_policy_safe(policy: Policy | Target, *, to_bound: bool = False) -> None:
     """Fail unless the policy is proved safe for all N and K.
 
     policy: a function ``(index, slots, modules) -> target | None``, or a Policy.
-    to_bound: let a policy that can't be followed pass if all rings of a bound are safe.
+    to_bound: let a policy pass that is not proved, if it holds to a bound.
     The AssertionError names the smallest ring that is violated, and how; or, for a policy that
     is no violation in sight but can't be proved, why not.
     """

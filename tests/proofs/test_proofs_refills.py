@@ -141,17 +141,31 @@ def odd(boundary: Boundary, slot: int, ring: Any) -> int | None:
     return policies.on_demand.refill(boundary, slot, ring)  # type: ignore[misc]
 
 
-def test_a_users_rule_for_refills_is_enumerated_and_said_to_be() -> None:
-    result = prove_policy(replace(policies.restart, name="mine"))
+def test_a_users_rule_for_refills_is_proved_from_its_own_code() -> None:
+    for policy in (replace(policies.restart, name="mine"), replace(policies.restart)):
+        result = prove_policy(policy)
+        assert (result.verdict, result.engine, result.bound) == (
+            Verdict.PROVED,
+            "z3",
+            "all N and K",
+        )
+    # And not under the name of one that is.
+    assert prove_policy(Policy("restart", cyclic, refill=odd)).verdict is Verdict.VIOLATED
+
+
+def test_one_over_several_passes_is_enumerated_and_said_to_be() -> None:
+    def in_every_pass(boundary: Boundary, slot: int, ring: Any) -> Any:
+        half, step = boundary
+        wanted = half == BEFORE and step % ring.slots == slot
+        return step % ring.modules if wanted else None
+
+    result = prove_policy(Policy("mine", cyclic, refill=in_every_pass, passes=lambda _: 2))
     assert result.verdict is Verdict.HOLDS_TO_BOUND
     assert result.bound == "all rings to 13x13, and 40 random ones to 52"
     assert result.reason == (
-        "a rule for refills is enumerated, not yet followed; "
+        "not followed: a rule for refills over several passes is only enumerated; "
         "so it is not proved, and nothing is said beyond"
     )
-    # Not even under the name of one that is proved.
-    assert prove_policy(Policy("restart", cyclic, refill=odd)).verdict is Verdict.VIOLATED
-    assert prove_policy(replace(policies.restart)).verdict is Verdict.HOLDS_TO_BOUND
 
 
 @pytest.mark.parametrize(
