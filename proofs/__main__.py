@@ -17,11 +17,11 @@ from proofs.mutants import MUTANTS
 from proofs.obligation import System
 from proofs.prove import Result, chosen, prove_all
 from proofs.report import Verdict, row, word
-from proofs.user import PolicyResult, prove_policy
+from proofs.user import prove_policy
 from schedule.errors import PolicyError
 from schedule.loading import load
+from schedule.output import printed
 from schedule.policy import NAMED
-from schedule.timeline import show_violation
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -175,27 +175,9 @@ def one_policy(name: str) -> int:
     if result.verdict is Verdict.USAGE:
         print(f"error: {result.reason}", file=sys.stderr)
     else:
-        print(policy_text(result))
+        print(result)
     return result.verdict.value
 
 
-def policy_text(result: PolicyResult) -> str:
-    """The result in words; a violated one with its smallest ring and trace."""
-    if result.verdict is Verdict.PROVED:
-        size = f"{result.obligations} obligations on {result.paths} paths"
-        text = "every schedule of it is safe"
-        return row(result.verdict, result.policy, text, result.engine, result.bound, size)
-    if result.verdict is Verdict.HOLDS_TO_BOUND:
-        head = f"{result.verdict.name:<15} {result.policy}: no violation in {result.bound}"
-        return f"{head}\n{'':<15} {result.reason}"
-    if result.smallest is None:
-        return f"{result.verdict.name:<15} {result.policy}: {result.reason}"
-    ring = result.smallest.schedule.ring
-    head = f"{result.verdict.name:<15} {result.policy}: smallest N={ring.modules}, K={ring.slots}"
-    reason = f"\n{'':<15} {result.reason}" if result.reason else ""
-    lines = [f"{head} ({result.engine}, {result.bound}){reason}", show_violation(result.smallest)]
-    return "\n".join([*lines, str(result.refutation)])
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(printed(main))

@@ -25,7 +25,7 @@ from proofs.obligation import Obligation, discharge, suspects
 from proofs.owed import ways
 from proofs.purity import impure
 from proofs.refutation import Refutation, explain, replayed
-from proofs.report import Verdict
+from proofs.report import Verdict, row
 from proofs.symbolic import NotFollowed
 from proofs.wrapped import NOT_FOLLOWED, differs
 from schedule.arithmetic import Target
@@ -33,6 +33,7 @@ from schedule.budget import OutOfBudget
 from schedule.errors import PolicyError, ScheduleError
 from schedule.policy import Policy, guarded_policy, of_target
 from schedule.ring import Ring
+from schedule.timeline import show_violation
 from schedule.verifier import Findings
 
 EACH = 8
@@ -54,6 +55,23 @@ class PolicyResult:
     reason: str = ""
     smallest: Findings | None = None
     refutation: Refutation | None = None
+
+    def __str__(self) -> str:
+        """The result in words; a violated one with its smallest ring and trace."""
+        if self.verdict is Verdict.PROVED:
+            size = f"{self.obligations} obligations on {self.paths} paths"
+            text = "every schedule of it is safe"
+            return row(self.verdict, self.policy, text, self.engine, self.bound, size)
+        head = f"{self.verdict.name:<15} {self.policy}: "
+        if self.verdict is Verdict.HOLDS_TO_BOUND:
+            return f"{head}no violation in {self.bound}\n{'':<15} {self.reason}"
+        if self.smallest is None:
+            return f"{head}{self.reason}"
+        ring = self.smallest.schedule.ring
+        where = f"smallest N={ring.modules}, K={ring.slots} ({self.engine}, {self.bound})"
+        reason = f"\n{'':<15} {self.reason}" if self.reason else ""
+        violation = show_violation(self.smallest)
+        return f"{head}{where}{reason}\n{violation}\n{self.refutation}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,7 @@
 """``python -m schedule policies | check | show | diff | audit | recheck``.
 
-Exit codes: 0 safe, 1 violated, 2 bad input.
+Exit codes: 0 safe, 1 violated, 2 bad input; of ``diff`` 0, whether or not the two differ; 141 if
+nobody reads the output to its end.
 """
 
 from __future__ import annotations
@@ -13,22 +14,27 @@ from typing import Any
 
 from schedule import certificate
 from schedule.audit import audit, compare
+from schedule.difference import Compared, Rings, compared, compared_rings
 from schedule.drawing import draw
 from schedule.errors import CertificateError, PolicyError
 from schedule.faults import groups
 from schedule.files import STANDARD_OUTPUT, Files, write_files, write_text
 from schedule.loading import load
+from schedule.output import printed
 from schedule.policy import NAMED, Policy
 from schedule.recheck import Refuted, recheck
 from schedule.ring import Ring
+from schedule.summary import findings_json, verdict_of
 from schedule.timeline import show, show_violation
-from schedule.trace import REFILLS, tables_json
+from schedule.trace import tables_json
 from schedule.tracefile import read
-from schedule.verifier import Findings, Lint, Violation, check, verify
+from schedule.verifier import Findings, check, verify
 
 SAFE, VIOLATED, BAD_INPUT = 0, 1, 2
 MOST_RUNS, MOST_CELLS = 20_000, 1_000_000
 """More are not to be looked at."""
+DIFF_TO = 12
+"""To which size ``diff`` compares the rings, if none is asked for."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -64,9 +70,16 @@ def _parser() -> argparse.ArgumentParser:
     one.add_argument("--passes", type=int, default=1, help="how many passes (default 1)")
     one.add_argument("--svg", metavar="FILE", help="write a picture too; - is standard output")
     one.add_argument("--trace", metavar="FILE", help="write a Chrome trace for Perfetto too")
-    one = command("diff", run_diff, "where two policies differ at these sizes")
+    text = "where two policies differ: at these sizes, or in every ring to a bound"
+    one = command("diff", run_diff, text, False)
     one.add_argument("first", help=any_policy)
     one.add_argument("second", help=any_policy)
+    one.add_argument(
+        "--to",
+        type=int,
+        metavar="SIZE",
+        help=f"without sizes: rings to SIZExSIZE (default {DIFF_TO})",
+    )
     one = command("audit", run_audit, "does a real run's trace fit its schedule?", False)
     one.add_argument("file", help="what offloaded.trace() saved")
     one.add_argument("--policy", help=f"{any_policy}; a trace of another schedule is an error")
@@ -77,9 +90,7 @@ def _parser() -> argparse.ArgumentParser:
 
 def run_policies(chosen: argparse.Namespace) -> int:
     """List the policies, with verdict and copies a pass if sizes are given."""
-    if (chosen.modules is None) != (chosen.slots is None):
-        raise ValueError("give both --modules and --slots, or neither")
-    ring = None if chosen.modules is None else Ring(chosen.modules, chosen.slots)
+    ring = _ring(chosen)
     rows = [_policy_row(policy, ring) for policy in NAMED.values()]
     if chosen.json:
         _print_json(rows)
@@ -107,7 +118,7 @@ def _policy_row(policy: Policy, ring: Ring | None) -> dict[str, Any]:
         except PolicyError as error:
             row["refused"] = str(error)
             return row
-        row["verdict"] = _verdict(findings)
+        row["verdict"] = verdict_of(findings)
         row["copies"] = findings.schedule.copies // findings.schedule.period
         row["useless_refills"] = len(findings.lints)
     return row
@@ -124,12 +135,12 @@ def run_check(chosen: argparse.Namespace) -> int:
     findings = _findings(chosen.policy, chosen)
     found = groups(findings.schedule)
     if chosen.json:
-        _print_json(_findings_json(findings) | {"streams": found})
+        _print_json(findings_json(findings) | {"streams": found})
     else:
         ring = findings.schedule.ring
         print(
             f"{findings.schedule.policy}, {ring.modules} modules, {ring.slots} slots: "
-            f"{_verdict(findings)}"
+            f"{verdict_of(findings)}"
         )
         print(show_violation(findings))
         for name, text in found.items():
@@ -193,35 +204,26 @@ def run_show(chosen: argparse.Namespace) -> int:
     for path in write_files(drawing, files):
         print(f"wrote {path}", file=sys.stderr)
     if chosen.json:
-        _print_json(_findings_json(findings) | {"schedule": tables_json(findings.schedule)})
+        _print_json(findings_json(findings) | {"schedule": tables_json(findings.schedule)})
     elif STANDARD_OUTPUT not in files:
         print("\n".join([show(drawing), *map(str, findings.violations)]))
     return SAFE if findings.safe else VIOLATED
 
 
 def run_diff(chosen: argparse.Namespace) -> int:
-    """Every table entry in which the two schedules differ. Differing is no error."""
-    first, second = (_findings(name, chosen) for name in (chosen.first, chosen.second))
-    tables = [tables_json(findings.schedule) for findings in (first, second)]
-    rows = [
-        {"table": name, "at": at, "first": a, "second": b}
-        for name in ("slot_of", *REFILLS)
-        for at, (a, b) in enumerate(_pairs(tables[0][name], tables[1][name]))
-        if a != b
-    ]
+    """Where two policies differ, in one ring or in all to a bound. Differing is no error."""
+    first, second, ring = load(chosen.first), load(chosen.second), _ring(chosen)
+    found: Compared | Rings
+    if ring is None:
+        found = compared_rings(first, second, DIFF_TO if chosen.to is None else chosen.to)
+    elif chosen.to is not None:
+        raise ValueError("--to is for many rings; leave it out, or --modules and --slots")
+    else:
+        found = compared(first(ring), second(ring))
     if chosen.json:
-        _print_json({"first": _summary(first), "second": _summary(second), "differences": rows})
-        return SAFE
-    for findings in (first, second):
-        summary = _summary(findings)
-        print(
-            f"{summary['policy']}: {summary['verdict']}, {summary['copies']} copies a pass, "
-            f"{summary['useless_refills']} of them useless"
-        )
-    for row in rows:
-        print(f"{row['table']}[{row['at']}]: {_cell(row['first'])} | {_cell(row['second'])}")
-    if not rows:
-        print("the same schedule")
+        _print_json(found.as_json())
+    else:
+        print(found)
     return SAFE
 
 
@@ -238,64 +240,15 @@ def run_audit(chosen: argparse.Namespace) -> int:
     return SAFE if audited.fits else VIOLATED
 
 
+def _ring(chosen: argparse.Namespace) -> Ring | None:
+    """The sizes, where they may be left out."""
+    if (chosen.modules is None) != (chosen.slots is None):
+        raise ValueError("give both --modules and --slots, or neither")
+    return None if chosen.modules is None else Ring(chosen.modules, chosen.slots)
+
+
 def _findings(name: str, chosen: argparse.Namespace) -> Findings:
     return check(load(name)(Ring(chosen.modules, chosen.slots)))
-
-
-def _verdict(findings: Findings) -> str:
-    return "VERIFIED" if findings.safe else "VIOLATED"
-
-
-def _pairs(first: Sequence[Any], second: Sequence[Any]) -> list[tuple[Any, Any]]:
-    length = max(len(first), len(second))
-    padded = [[*table, *[None] * (length - len(table))] for table in (first, second)]
-    return list(zip(*padded, strict=True))
-
-
-def _cell(value: Any) -> str:
-    """A slot, a refill or a list of refills, in words."""
-    if isinstance(value, dict):
-        return f"module {value['module']} into slot {value['slot']}"
-    if isinstance(value, list):
-        return ", ".join(map(_cell, value)) or "no refill"
-    return "nothing" if value is None else f"slot {value}"
-
-
-def _summary(findings: Findings) -> dict[str, Any]:
-    schedule = findings.schedule
-    return {
-        "policy": schedule.policy,
-        "modules": schedule.ring.modules,
-        "slots": schedule.ring.slots,
-        "verdict": _verdict(findings),
-        "copies": schedule.copies // schedule.period,
-        "useless_refills": len(findings.lints),
-    }
-
-
-def _findings_json(findings: Findings) -> dict[str, Any]:
-    return _summary(findings) | {
-        "violations": [_violation_json(violation) for violation in findings.violations],
-        "lints": [_lint_json(lint) for lint in findings.lints],
-    }
-
-
-def _violation_json(violation: Violation) -> dict[str, Any]:
-    return {
-        "property": violation.property,
-        "slot": violation.slot,
-        "needs": violation.needs,
-        "has": violation.has,
-        "sentence": violation.sentence,
-        "brought": violation.brought,
-        "replaced": violation.replaced,
-        "run": violation.run,
-        "trace": [moment._asdict() for moment in violation.trace],
-    }
-
-
-def _lint_json(lint: Lint) -> dict[str, Any]:
-    return {"refill": lint.refill._asdict(), "sentence": lint.sentence}
 
 
 def _print_json(value: Any) -> None:
@@ -303,4 +256,4 @@ def _print_json(value: Any) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(printed(main))

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+import yaml
 
 ROOT = Path(__file__).parent.parent
 
@@ -43,13 +44,18 @@ def of(language: str) -> list[object]:
     return [pytest.param(b, id=f"line{b.line}") for b in blocks() if b.language == language]
 
 
+def write_files(language: str, folder: Path) -> None:
+    """The files that the README's blocks of a language name in their first line."""
+    for block in blocks():
+        name = re.match(r"# ([\w./]+\.\w+)\n", block.text)
+        if block.language == language and name:
+            (folder / name[1]).parent.mkdir(parents=True, exist_ok=True)
+            (folder / name[1]).write_text(block.text, encoding="ascii")
+
+
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A directory with the files that the README's python blocks name in their first line."""
-    for block in blocks():
-        name = re.match(r"# (\w+\.py)\n", block.text)
-        if block.language == "python" and name:
-            (tmp_path / name[1]).write_text(block.text, encoding="ascii")
+    write_files("python", tmp_path)
     return tmp_path
 
 
@@ -59,7 +65,7 @@ def run(command: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
 
 
 def test_every_block_has_a_language_that_runs() -> None:
-    assert {block.language for block in blocks()} == {"console", "python"}
+    assert {block.language for block in blocks()} == {"console", "python", "toml", "yaml"}
     assert len(blocks()) >= 9
 
 
@@ -91,7 +97,7 @@ def test_console_block(block: Block, folder: Path) -> None:
             assert words[0] == "python"
             found = run([sys.executable, *words[1:]], folder)
             assert found.stdout == expected, found.stderr
-            assert found.returncode == ("VIOLATED" in expected)
+            assert found.returncode == ("VIOLATED" in expected and "diff" not in words)
 
 
 def check_make(target: str, expected: str, folder: Path) -> None:
@@ -114,3 +120,32 @@ def check_pip(words: list[str]) -> None:
     assert extras
     assert set(extras[1].split(",")) <= set(project["optional-dependencies"])
     assert (ROOT / words[words.index("-c") + 1]).is_file()
+
+
+def test_the_example_repository_proves_its_policy_and_refutes_a_wrong_one(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")  # others take long to import
+    write_files("toml", folder)
+    write_files("yaml", folder)
+    workflow = yaml.safe_load((folder / ".github/workflows/prove.yml").read_text(encoding="ascii"))
+    (job,) = workflow["jobs"].values()
+    install, test = (shlex.split(step["run"]) for step in job["steps"] if "run" in step)
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="ascii"))["project"]
+    assert install == ["pip", "install", "pytest", "ringproof[proofs]"]
+    assert project["name"] == "ringproof"
+    assert "proofs" in project["optional-dependencies"]
+    assert test[0] == "pytest"
+    # The entry point is tested with the plugin: here it need not be installed.
+    command = [sys.executable, "-m", "pytest", "-p", "pytest_ringproof", *test[1:]]
+    few_rings = "import proofs.enumeration\nproofs.enumeration.LARGE = 14\n"  # to save time
+    (folder / "conftest.py").write_text(few_rings, encoding="ascii")
+    found = run(command, folder)
+    assert found.returncode == 0, found.stdout + found.stderr
+    assert "1 passed in " in found.stdout
+    rule = (folder / "my_rule.py").read_text(encoding="ascii")
+    assert "index % slots" in rule
+    (folder / "my_rule.py").write_text(rule.replace("index % slots", "0"), encoding="ascii")
+    found = run(command, folder)
+    assert (found.returncode, found.stderr) == (1, "")
+    assert "FAILED my_rule::mine" in found.stdout

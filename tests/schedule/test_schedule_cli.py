@@ -116,10 +116,13 @@ def test_diff_shows_exactly_where_two_policies_differ(capsys: pytest.CaptureFixt
     code, out, _ = call(capsys, "diff", *sized(5, 2), "modular", "slot_local")
     assert code == 0
     assert out.splitlines() == [
-        "modular: VIOLATED, 5 copies a pass, 1 of them useless",
-        "slot_local: VERIFIED, 5 copies a pass, 0 of them useless",
+        "modular: VIOLATED, 5 copies a pass, 1 of them useless, smallest window 1",
+        "slot_local: VERIFIED, 5 copies a pass, 0 of them useless, smallest window 0",
         "after[3]: module 0 into slot 0 | module 1 into slot 1",
         "after[4]: module 1 into slot 1 | module 0 into slot 0",
+        "window[0]: none | 0 runs",
+        "window[1]: 1 run | 2 runs",
+        "window[4]: none | 1 run",
     ]
 
 
