@@ -71,7 +71,7 @@ def _host_waits(listing: Listing) -> Listing:
     )
 
 
-AS_IT_IS, NO_JOIN = "as it is", "no join"
+AS_IT_IS, NO_JOIN, HOST_WAITS = "as it is", "no join", "host waits"
 FAULTY: dict[str, Callable[[Listing], Listing]] = {
     AS_IT_IS: lambda listing: listing,
     "no fork": without(lambda one: isinstance(one, Record) and one.event.name == "ran"),
@@ -80,7 +80,7 @@ FAULTY: dict[str, Callable[[Listing], Listing]] = {
     NO_JOIN: without(_waits("drained")),
     "stale record": _record_first,
     "pageable": _pageable,
-    "host waits": _host_waits,
+    HOST_WAITS: _host_waits,
     "another kept": _another_kept,
     "not loaded anew": _not_loaded_anew,
     "no wait of the host": without(lambda one: isinstance(one, Wait) and one.stream == HOST),
