@@ -12,7 +12,7 @@ from proofs.claims import claims
 from proofs.crosscheck import second_answer
 from proofs.gates import total
 from proofs.obligation import System, discharge
-from proofs.prove import prove_all
+from proofs.prove import prove_all, search
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ def lines(only: list[int] | None = None) -> Iterator[Line]:
             continue
         if claim.search is not None:
             start = time.perf_counter()
-            claim.search()
+            search(claim)
             yield Line(f"claim {claim.number}, {claim.title}", None, since(start), None)
         for obligation in claim.obligations:
             start = time.perf_counter()

@@ -10,7 +10,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from proofs.cases import rings_of
 from proofs.obligation import System
+from proofs.search import Search
 from schedule.errors import PolicyError, ScheduleError
 from schedule.policy import Policy
 from schedule.properties import CLOSURE, IDENTITY, OWNERSHIP
@@ -20,22 +22,21 @@ from schedule.table import RUN, Schedule
 BOUND = 12
 
 
-def disagreement(system: System) -> str | None:
-    """What should be refused and is not; else the first ring, by N, then K, then policy, at which
-    anything is not as claimed."""
-    return _refusals(system) or _tables(system) or _closure(system)
-
-
-def _tables(system: System) -> str | None:
-    for modules in range(1, BOUND + 1):
-        for slots in range(1, BOUND + 1):
-            for policy in system.policy.NAMED.values():
-                if slots >= policy.least_slots:
-                    ring = Ring(modules, slots)
-                    wrong = wrong_at(system, policy, ring)
-                    if wrong:
-                        return f"N={modules}, K={slots}, {policy.name}: {wrong}"
-    return None
+def disagreement(system: System, modules: int) -> Search:
+    """Claim 10, of rings of so many modules: the first, by K, then policy, at which anything is
+    not as claimed. Before the first ring, what should be refused and is not; behind the last one,
+    what is not closed and is not found to be so."""
+    found = _refusals(system) if modules == 1 else None
+    looked_at = 0
+    for policy, ring in rings_of(system.policy.NAMED.values(), modules, BOUND):
+        if found:
+            break
+        looked_at += 1
+        wrong = wrong_at(system, policy, ring)
+        found = f"N={modules}, K={ring.slots}, {policy.name}: {wrong}" if wrong else None
+    if not found and modules == BOUND:
+        found = _closure(system)
+    return Search(looked_at, found)
 
 
 def wrong_at(system: System, policy: Policy, ring: Ring) -> str | None:

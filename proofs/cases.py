@@ -49,13 +49,15 @@ STREAMS = {
 @dataclass(frozen=True, slots=True)
 class Case:
     """A program of a ring: which, and as listed. guarded: what is missed is reloaded, so that it
-    is right for an unsafe schedule too. plain: nothing is skipped, and nothing written."""
+    is right for an unsafe schedule too. plain: nothing is skipped, and nothing written. fault: of
+    FAULTY, by what the listing differs from the lowering."""
 
     name: str
     listing: Listing
     streams: Streams
     guarded: bool = False
     plain: bool = True
+    fault: str = AS_IT_IS
 
 
 def cases(system: System, policy: Policy, ring: Ring, bounds: Bounds = EVERY_RUN) -> Iterator[Case]:
@@ -135,10 +137,15 @@ def _captured(captured: CapturedProgram, eager: Program) -> Listing:
 def rings(policies: Any, bound: int) -> Iterator[tuple[Policy, Ring]]:
     """Policies and rings, by N, then K."""
     for modules in range(1, bound + 1):
-        for slots in range(1, bound + 1):
-            for policy in policies:
-                if slots >= policy.least_slots:
-                    yield policy, Ring(modules, slots)
+        yield from rings_of(policies, modules, bound)
+
+
+def rings_of(policies: Any, modules: int, bound: int) -> Iterator[tuple[Policy, Ring]]:
+    """Policies and the rings of so many modules, by K."""
+    for slots in range(1, bound + 1):
+        for policy in policies:
+            if slots >= policy.least_slots:
+                yield policy, Ring(modules, slots)
 
 
 def programs(
@@ -154,5 +161,6 @@ def programs(
             listing = change(case.listing)
             if looked_at and (listing, case.streams) not in seen:
                 seen.add((listing, case.streams))
-                faulty = replace(case, name=f"{case.name}, {fault}", listing=listing)
+                name = f"{case.name}, {fault}"
+                faulty = replace(case, name=name, listing=listing, fault=fault)
                 yield faulty, size <= bounds.solver

@@ -9,6 +9,7 @@ from typing import Any
 from proofs import engines
 from proofs.agreement import BOUND, disagreement
 from proofs.cases import EVERY_RUN
+from proofs.engines import Explorer
 from proofs.guarding import guard_claim
 from proofs.obligation import Obligation, System
 from proofs.optimality import optimality_claim
@@ -16,6 +17,7 @@ from proofs.ordering import ordering_claim
 from proofs.refills import own_pass_obligation, refill_obligations, rotation
 from proofs.report import Verdict
 from proofs.rules import equivalence_claim, failure_claim
+from proofs.search import Search
 from proofs.sizes import (
     FIVE_TWO,
     closure,
@@ -33,6 +35,9 @@ EXPECTED = (9, 7, 17, 7, 2, 41, 6, 13, 7, 0, 0, 0)
 EXPECTED_CLAIMS, EXPECTED_OBLIGATIONS = len(EXPECTED), sum(EXPECTED)
 """By claim, its obligations. A run with fewer is not a pass: something was dropped unseen."""
 
+SEARCHED = {9: 2_919, 10: 1_416, 11: 7_193}
+"""By claim to a bound, how many programs or schedules are looked at: one cut short is no pass."""
+
 FAULTS, SMALL = EVERY_RUN.faults, EVERY_RUN.small
 SOLVER = EVERY_RUN.solver
 
@@ -43,15 +48,18 @@ FIRST = {"N": 5, "K": 2, "s": 1}
 class Claim:
     """number, title, statement: for people.   bound: for which sizes it is shown.
     obligations: decided by Z3, all of them for the claim to be proved.
-    search: for a claim to a bound, instead: the first counterexample by enumeration, or None.
-    found: the verdict if there is one."""
+    search: for a claim to a bound, instead: by enumeration, of rings of so many modules.
+    largest: how many those may be.   looks_at: at what, for people.
+    found: the verdict if there is a counterexample."""
 
     number: int
     title: str
     statement: str
     bound: str
     obligations: tuple[Obligation, ...] = ()
-    search: Callable[[], str | None] | None = None
+    search: Callable[[int, Explorer], Search] | None = None
+    largest: int = 0
+    looks_at: str = ""
     found: Verdict = Verdict.VIOLATED
 
 
@@ -140,7 +148,9 @@ def claims(system: System) -> tuple[Claim, ...]:
             "module's weights: eager, captured, with a module skipped, with a block written; and "
             "the runtime is given the operations that were looked at",
             f"{EVERY_RUN}), preload and two periods",
-            search=lambda: engines.together(system),
+            search=lambda modules, explorer: engines.together(system, modules, explorer),
+            largest=EVERY_RUN.rings,
+            looks_at="programs",
         ),
         Claim(
             10,
@@ -148,7 +158,9 @@ def claims(system: System) -> tuple[Claim, ...]:
             "the tables that the policies make: local check, machine and definitions agree, "
             "verdicts as claimed",
             f"all rings to {BOUND}x{BOUND}",
-            search=lambda: disagreement(system),
+            search=lambda modules, _: disagreement(system, modules),
+            largest=BOUND,
+            looks_at="schedules",
         ),
         Claim(
             11,
@@ -158,7 +170,9 @@ def claims(system: System) -> tuple[Claim, ...]:
             "far as they went)",
             f"{EVERY_RUN}; faulty programs to {FAULTS}x{FAULTS}, on two copy streams to "
             f"{SMALL}x{SMALL}; the solver to {SOLVER}x{SOLVER})",
-            search=lambda: engines.disagreement(system),
+            search=lambda modules, explorer: engines.disagreement(system, modules, explorer),
+            largest=EVERY_RUN.rings,
+            looks_at="programs",
             found=Verdict.DISAGREE,
         ),
     )

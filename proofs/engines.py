@@ -6,12 +6,17 @@ take a program they must find the same faults; where they differ the verdict is 
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 
-from proofs.cases import EVERY_RUN, STREAMS, Case, cases, issued, programs, rings
+from proofs.cases import EVERY_RUN, STREAMS, Case, cases, issued, programs, rings_of
+from proofs.faulty import AS_IT_IS
 from proofs.obligation import System
+from proofs.search import Search
 from proofs.timing import overlaps
-from schedule.explore import Explored, explore
+from schedule.explore import LIMIT, Explored, explore
+from schedule.operations import Listing, Streams
 from schedule.program import RELOAD, RESUME, WRITE
 from schedule.properties import IDENTITY, MEANING, ORDERING
 from schedule.table import AFTER, BEFORE, ENTER, LEAVE, PRELOAD, RUN, Refill, Schedule
@@ -19,6 +24,15 @@ from schedule.tasks import Tasks
 
 STATES = 1_000
 """Faulty programs may have very many interleavings; past this bound what was found is compared."""
+
+Explorer = Callable[[Listing, Streams, int], Explored]
+
+
+def remembering() -> Explorer:
+    """``explore``, which remembers what it found in programs as they are: claims 9 and 11 look at
+    the same ones."""
+    whole = lru_cache(maxsize=None)(explore)
+    return lambda *program: whole(*program) if program[2] == LIMIT else explore(*program)
 
 
 def normal(faults: Any, tasks: Tasks) -> frozenset[Any]:
@@ -43,16 +57,21 @@ def settled(*engines: frozenset[Any]) -> list[frozenset[Any]]:
     ]
 
 
-def difference(system: System, case: Case, solver: bool) -> str | None:
+def difference(
+    system: System, case: Case, solver: bool, explorer: Explorer = explore
+) -> str | None:
     """How the engines differ on this program, in words."""
-    return compare(system, case, solver, STATES)[0]
+    states = LIMIT if case.fault == AS_IT_IS else STATES
+    return compare(system, case, solver, states, explorer)[0]
 
 
-def compare(system: System, case: Case, solver: bool, states: int) -> tuple[str | None, bool]:
+def compare(
+    system: System, case: Case, solver: bool, states: int, explorer: Explorer = explore
+) -> tuple[str | None, bool]:
     """How the engines differ, in words, and whether every interleaving was visited: up to so many
     states are, and then the clocks must have found what they show."""
     clocks = system.order.order(case.listing, case.streams)
-    explored = explore(case.listing, case.streams, states)
+    explored = explorer(case.listing, case.streams, states)
     asked = [clocks.faults, explored.faults, *([overlaps(explored.tasks)] if solver else [])]
     ours, theirs, *real = settled(*(normal(faults, explored.tasks) for faults in asked))
     differs = theirs != ours if explored.complete else not theirs <= ours
@@ -68,37 +87,39 @@ def _named(faults: frozenset[Any]) -> str:
     return ", ".join(sorted({f"{name} at task {at}" for name, at, _ in faults})) or "nothing"
 
 
-def disagreement(system: System) -> str | None:
-    """The first program, by N, then K, then policy, on which the engines differ."""
+def disagreement(system: System, modules: int, explorer: Explorer = explore) -> Search:
+    """Claim 11, of rings of so many modules: the first program, by K, then policy, on which the
+    engines differ."""
     seen: set[Any] = set()
-    for policy, ring in rings(system.policy.NAMED.values(), EVERY_RUN.rings):
+    for policy, ring in rings_of(system.policy.NAMED.values(), modules, EVERY_RUN.rings):
         for program, solver in programs(system, policy, ring, EVERY_RUN, seen):
-            found = difference(system, program, solver)
+            found = difference(system, program, solver, explorer)
             if found:
-                return found
-    return None
+                return Search(len(seen), found)
+    return Search(len(seen))
 
 
-def together(system: System) -> str | None:
-    """Claim 9: the first program whose interleavings are not as its schedule's verdict says: a
-    safe schedule shows no fault in any of them, an unsafe one a wrong module in some. And the
-    first whose parts, which are what the runtime executes, are not its listing's operations."""
-    seen = set()
-    for policy, ring in rings(system.policy.NAMED.values(), EVERY_RUN.rings):
+def together(system: System, modules: int, explorer: Explorer = explore) -> Search:
+    """Claim 9, of rings of so many modules: the first program whose interleavings are not as its
+    schedule's verdict says: a safe schedule shows no fault in any of them, an unsafe one a wrong
+    module in some. And the first whose parts, which are what the runtime executes, are not its
+    listing's operations."""
+    seen: set[Any] = set()
+    for policy, ring in rings_of(system.policy.NAMED.values(), modules, EVERY_RUN.rings):
         schedule = policy(ring)
         verified = system.verifier.check(schedule).safe
         other = other_parts(system, schedule)
         if other:
-            return f"N={ring.modules}, K={ring.slots}, {policy.name}, {other}"
+            return Search(len(seen), f"N={ring.modules}, K={ring.slots}, {policy.name}, {other}")
         for case in cases(system, policy, ring):
             if (case.listing, case.streams) in seen:
                 continue
             seen.add((case.listing, case.streams))
-            explored = explore(case.listing, case.streams)
+            explored = explorer(case.listing, case.streams, LIMIT)
             found = _as_verified(explored, verified or case.guarded)
             if found:
-                return f"{case.name}: {found}"
-    return None
+                return Search(len(seen), f"{case.name}: {found}")
+    return Search(len(seen))
 
 
 def other_parts(system: System, schedule: Schedule) -> str | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from proofs.claims import EXPECTED, EXPECTED_CLAIMS, EXPECTED_OBLIGATIONS
+from proofs.claims import EXPECTED, EXPECTED_CLAIMS, EXPECTED_OBLIGATIONS, SEARCHED
 from proofs.crosscheck import AGREES, second_solver
 from proofs.mutants import MUTANTS
 from proofs.prove import Part, Result, chosen
@@ -82,10 +82,15 @@ def _count(proper: list[Result], mutants: list[Result], parts: int, only: Sequen
     expected = {_number(result): EXPECTED[_number(result)] for result in proper}
     same = same and {_number(r): len(r.parts) for r in proper} == expected
     same = same and obligations == parts == sum(expected.values())
+    # A search that found something ends there, and is not green for that.
+    held = [one for one in proper if one.verdict is Verdict.HOLDS_TO_BOUND]
+    few = [one.name for one in held if one.looked_at != SEARCHED.get(_number(one), 0)]
     text = f"{len(proper)} claims, {obligations} obligations, {len(mutants)} mutants"
     if not same:
         text += f"; expected are {EXPECTED_CLAIMS}, {EXPECTED_OBLIGATIONS}, {len(MUTANTS)}"
-    return Gate("count", Verdict.PROVED if same else Verdict.UNKNOWN, text)
+    if few:
+        text += f"; claim {few[0]} did not look at all that it should"
+    return Gate("count", Verdict.UNKNOWN if few or not same else Verdict.PROVED, text)
 
 
 def _witnessed(part: Part) -> bool:

@@ -16,11 +16,12 @@ from typing import Any
 from unittest.mock import patch
 
 from proofs import engines
-from proofs.agreement import disagreement
+from proofs.agreement import BOUND, disagreement
 from proofs.cases import EVERY_RUN, cases, rings
 from proofs.claims import Claim, claims
 from proofs.guarding import wrong_order
 from proofs.obligation import System
+from proofs.search import first
 from schedule.ring import EMPTY, Ring
 from schedule.table import Schedule
 
@@ -110,8 +111,10 @@ def smallest(mutant: Mutant, system: System) -> str:
     if mutant.module == "program":
         return smallest_program(system)
     if mutant.module == "order":
-        return (engines.disagreement(system) or "none").partition(":")[0]
-    found = disagreement(system)
+        rings_of = range(1, EVERY_RUN.rings + 1)
+        found = first(engines.disagreement(system, modules) for modules in rings_of).found
+    else:
+        found = first(disagreement(system, modules) for modules in range(1, BOUND + 1)).found
     return found.partition(":")[0] if found else "none"
 
 

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import Future, ProcessPoolExecutor
 from dataclasses import dataclass
 from multiprocessing import get_context
 from pathlib import Path
+from typing import Any
 
 from proofs.claims import EXPECTED_CLAIMS, Claim, claims
 from proofs.crosscheck import second_answer
+from proofs.engines import Explorer, remembering
 from proofs.mutants import MUTANTS
 from proofs.mutation import Mutant, StaleMutant, apply, faulty_claims, of_lemma, smallest
 from proofs.obligation import SEEDS, Outcome, System, discharge, smallest_integers
 from proofs.report import Verdict, worst
+from proofs.search import Search, first
+from schedule.explore import explore
 
 HERE = Path(__file__).parent.parent
 
@@ -44,7 +48,8 @@ class Part:
 @dataclass(frozen=True, slots=True)
 class Result:
     """What came of one claim or one mutant. ``size`` says how much was decided; parts: a claim's
-    obligations, one by one; killed: those that a mutant refuted, by claim and name."""
+    obligations, one by one; killed: those that a mutant refuted, by claim and name; looked_at: of a
+    claim to a bound, how many schedules or programs."""
 
     name: str
     statement: str
@@ -55,6 +60,7 @@ class Result:
     reason: str = ""
     parts: tuple[Part, ...] = ()
     killed: tuple[tuple[int, str], ...] = ()
+    looked_at: int = 0
 
     @property
     def obligations(self) -> int:
@@ -64,19 +70,12 @@ class Result:
 
 def prove_claim(claim: Claim) -> Result:
     """Decide a claim: every obligation by Z3, or the claim's search by enumeration."""
-    name = f"{claim.number} {claim.title}"
     if claim.search is not None:
-        try:
-            found = claim.search()
-            verdict = claim.found if found else Verdict.HOLDS_TO_BOUND
-        except Exception as error:  # of the code under proof: it is not shown, whatever it was
-            verdict, found = Verdict.UNKNOWN, f"raised {type(error).__name__}: {error}"
-        size = "every ring of the bound"
-        return Result(name, claim.statement, verdict, "enumeration", claim.bound, size, found or "")
+        return of_search(claim, search(claim))
     parts = tuple(part_of(discharge(obligation)) for obligation in claim.obligations)
     count, paths = len(parts), sum(part.paths for part in parts)
     return Result(
-        name,
+        f"{claim.number} {claim.title}",
         claim.statement,
         worst(part.verdict for part in parts),
         "z3",
@@ -84,6 +83,36 @@ def prove_claim(claim: Claim) -> Result:
         f"{count} obligations on {paths} paths, {len(SEEDS)} seeds",
         "; ".join(f"{part.name}: {part.reason}" for part in parts if part.reason),
         parts,
+    )
+
+
+def search(claim: Claim) -> Search:
+    """The claim's search, ring by ring."""
+    assert claim.search is not None, f"claim {claim.number} has obligations: name one"
+    return first(search_at(claim, modules, explore) for modules in range(1, claim.largest + 1))
+
+
+def search_at(claim: Claim, modules: int, explorer: Explorer) -> Search:
+    """The part of a claim's search that is about rings of so many modules."""
+    assert claim.search is not None, "of a claim to a bound"
+    try:
+        return claim.search(modules, explorer)
+    except Exception as error:  # of the code under proof: it is not shown, whatever it was
+        return Search(0, raised=f"raised {type(error).__name__}: {error}")
+
+
+def of_search(claim: Claim, found: Search) -> Result:
+    """What came of a claim that is searched."""
+    verdict = claim.found if found.found else Verdict.HOLDS_TO_BOUND
+    return Result(
+        f"{claim.number} {claim.title}",
+        claim.statement,
+        Verdict.UNKNOWN if found.raised else verdict,
+        "enumeration",
+        claim.bound,
+        f"{found.looked_at:,} {claim.looks_at}",
+        found.raised or found.found or "",
+        looked_at=found.looked_at,
     )
 
 
@@ -158,9 +187,8 @@ def _survived(mutant: Mutant, system: System, found: str) -> str | None:
         return "the comparison of engines" if found == "none" else None
     by_claim = {claim.number: claim for claim in faulty_claims(mutant, system)}
     if not named:
-        search = by_claim[mutant.claim].search
-        assert search is not None, f"claim {mutant.claim} has obligations: name one"
-        return f"claim {mutant.claim}, enumeration," if search() is None else None
+        holds = search(by_claim[mutant.claim]).found is None
+        return f"claim {mutant.claim}, enumeration," if holds else None
     for number, name in named:
         found_there = [one for one in by_claim[number].obligations if one.name == name]
         assert len(found_there) == 1, f"claim {number} has no obligation {name!r}"
@@ -183,17 +211,43 @@ def chosen(only: Sequence[int] = ()) -> list[Which]:
 
 def prove_all(processes: int, only: Sequence[int] = ()) -> Iterator[Result]:
     """Each claim's result, then each mutant's, in order, decided by that many processes."""
-    whole = chosen(only)
+    whole, known = chosen(only), claims(System())
+    searched = [known[n] for claim, n in whole if claim and known[n].search is not None]
+    numbers = [claim.number for claim in searched]
     # Started afresh: a fork would copy the solver's state.
     with ProcessPoolExecutor(processes, get_context("spawn")) as pool:
-        # The last claim takes longest: begun first, it does not keep one process after all others.
-        longest_first = sorted(whole, key=lambda which: which != (True, EXPECTED_CLAIMS - 1))
-        started = {which: pool.submit(_decide, which) for which in longest_first}
+        proved = {
+            which: pool.submit(_decide, which)
+            for which in whole
+            if which[0] and which[1] not in numbers
+        }
+        # The largest rings take longest: begun first, none of them is left alone at the end.
+        largest = max((claim.largest for claim in searched), default=0)
+        rings = {n: pool.submit(_search, numbers, n) for n in range(largest, 0, -1)}
+        refuted = {which: pool.submit(_decide, which) for which in whole if not which[0]}
+        started: list[Future[Any]] = [*proved.values(), *rings.values(), *refuted.values()]
         try:
-            yield from (started[which].result() for which in whole)
+            for which in whole:
+                if which[0] and which[1] in numbers:
+                    claim = known[which[1]]
+                    parts = (rings[n].result()[claim.number] for n in range(1, claim.largest + 1))
+                    yield of_search(claim, first(parts))
+                else:
+                    yield (proved if which[0] else refuted)[which].result()
         finally:
-            for future in started.values():
+            for future in started:
                 future.cancel()
+
+
+def _search(numbers: list[int], modules: int) -> dict[int, Search]:
+    """By claim, its search among rings of so many modules."""
+    explorer = remembering()
+    wanted = [claim for claim in claims(System()) if claim.number in numbers]
+    return {
+        claim.number: search_at(claim, modules, explorer)
+        for claim in wanted
+        if modules <= claim.largest
+    }
 
 
 def _decide(which: Which) -> Result:

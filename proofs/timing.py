@@ -61,6 +61,16 @@ def outlasts(other: int, number: int) -> Any:
     return end(other) > end(number)
 
 
+@cache
+def any_together(number: int, others: tuple[int, ...]) -> Any:
+    return z3.Or([together(number, other) for other in others])
+
+
+@cache
+def any_outlasts(number: int, others: tuple[int, ...]) -> Any:
+    return z3.Or([outlasts(other, number) for other in others])
+
+
 class _Timing:
     """The inequalities of one program."""
 
@@ -96,11 +106,11 @@ class _Timing:
 
     def overlap(self, number: int, others: list[int]) -> bool:
         """Whether this task and one of the others can be under way at one time."""
-        return bool(others) and self.possible(z3.Or([together(number, other) for other in others]))
+        return bool(others) and self.possible(any_together(number, tuple(others)))
 
     def late(self, number: int, others: list[int]) -> bool:
         """Whether one of the other tasks can end after this one is over."""
-        return bool(others) and self.possible(z3.Or([outlasts(other, number) for other in others]))
+        return bool(others) and self.possible(any_outlasts(number, tuple(others)))
 
     def faults(self) -> Iterator[Fault]:
         for number, operation in enumerate(self.operations):

@@ -12,8 +12,9 @@ shortest one.
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from operator import getitem
 from typing import NamedTuple
 
 from schedule import machine
@@ -94,8 +95,16 @@ class _Explorer:
             queues.setdefault(operation.stream, []).append(number)
         self.names = list(queues)
         self.queues = list(queues.values())
+        # A task number that the host never reaches ends each queue; at its own the host is idle.
+        self.next = [(*queue, len(self.operations) + 1) for queue in self.queues]
+        self.reached = (*self.queues[0], len(self.operations))
         self.place = {n: (s, i) for s, queue in enumerate(self.queues) for i, n in enumerate(queue)}
         self.record = dict(self._latest_records())
+        self.at_once = {
+            number
+            for number, operation in enumerate(self.operations)
+            if isinstance(operation, Record | Join | Wait)
+        }
         self.content = list(self._contents())
         self.faults: set[Fault] = set()
         self.new: list[str] = []
@@ -132,7 +141,6 @@ class _Explorer:
         while waiting and len(came_from) <= limit:
             position = waiting.popleft()
             for move, after in self.moves(position):
-                after = self.settle(after)
                 self.note(shortest, came_from, position, (move,))
                 if after not in came_from:
                     came_from[after] = (position, move)
@@ -161,33 +169,28 @@ class _Explorer:
 
     # ---- what may happen
 
-    def heads(self, position: Position) -> Iterator[tuple[int, int]]:
+    def heads(self, done: Sequence[int]) -> list[tuple[int, int]]:
         """(stream, task number) of each stream's next task that the host has issued."""
-        host = self.queues[0]
-        reached = host[position.done[0]] if position.done[0] < len(host) else len(self.operations)
-        for stream, queue in enumerate(self.queues):
-            done = position.done[stream]
-            if done < len(queue) and queue[done] <= reached:
-                yield stream, queue[done]
+        reached = self.reached[done[0]]
+        found = enumerate(map(getitem, self.next, done))
+        return [head for head in found if head[1] <= reached]
 
-    def is_done(self, position: Position, number: int) -> bool:
+    def is_done(self, done: Sequence[int], number: int) -> bool:
         stream, place = self.place[number]
-        return position.done[stream] > place
+        return done[stream] > place
 
     def settle(self, position: Position) -> Position:
         """The position when all records, waits and joins that can be over are."""
-        going = True
+        done, going = list(position.done), True
         while going:
             going = False
-            for stream, number in self.heads(position):
-                operation = self.operations[number]
-                if isinstance(operation, Record | Join) or (
-                    isinstance(operation, Wait)
-                    and (number not in self.record or self.is_done(position, self.record[number]))
+            for stream, number in self.heads(done):
+                if number in self.at_once and (
+                    number not in self.record or self.is_done(done, self.record[number])
                 ):
-                    self.over(position, number)
-                    position, going = self.step(position, stream, position.device), True
-        return position
+                    self.over(done, number)
+                    done[stream], going = done[stream] + 1, True
+        return Position(tuple(done), position.begun, position.device)
 
     def step(self, position: Position, stream: int, device: machine.State) -> Position:
         """The stream's next task is done."""
@@ -196,8 +199,11 @@ class _Explorer:
         return Position(done, begun, device)
 
     def moves(self, position: Position) -> Iterator[tuple[Move, Position]]:
-        """Every single thing that may happen next on the device, or of the host's own."""
-        for stream, number in self.heads(position):
+        """Every single thing that may happen next on the device, or of the host's own. What begins
+        is waited for by nothing, so only an end is followed by records, waits and joins."""
+        for stream, number in self.heads(position.done):
+            if number in self.at_once:
+                continue  # a wait that is not over
             operation, device = self.operations[number], position.device
             if isinstance(operation, Copy | Run) and not position.begun[stream]:
                 device = self.begin(position, number, operation)
@@ -210,9 +216,7 @@ class _Explorer:
                 device = machine.effect(device, machine.ModuleEnds(self.slot[operation.slot]))
             elif isinstance(operation, Write):
                 self.write(position, number, operation)
-            elif not isinstance(operation, Idle):
-                continue  # a wait that is not over
-            yield (number, "ends"), self.step(position, stream, device)
+            yield (number, "ends"), self.settle(self.step(position, stream, device))
 
     # ---- what is wrong with it
 
@@ -270,21 +274,21 @@ class _Explorer:
             if refused is not None and refused.property == IDENTITY:
                 self.fault(IDENTITY, number)
 
-    def over(self, position: Position, number: int) -> None:
+    def over(self, done: Sequence[int], number: int) -> None:
         """A wait or join is over: is what it means done?"""
         operation = self.operations[number]
         if isinstance(operation, Wait) and operation.module is not None:
             copies = self.copies(number, operation.event.number)
             recorded = self.copies(self.record.get(number, 0), operation.event.number)
             meant = [self.module(found[-1]) for found in (recorded, copies) if found]
-            landed = all(self.is_done(position, other) for other in copies)
+            landed = all(self.is_done(done, other) for other in copies)
             if meant != [operation.module] * 2 or not landed:
                 self.fault(MEANING, number)
         elif isinstance(operation, Join):
             for name in operation.streams:
                 stream = self.names.index(name) if name in self.names else None
                 if stream is not None:
-                    self.join(position, number, stream)
+                    self.join(done, number, stream)
 
     def copies(self, number: int, slot: int | None) -> list[int]:
         """The copies into the slot that were issued before this task."""
@@ -299,11 +303,11 @@ class _Explorer:
         assert isinstance(operation, Copy), "a copy's module"
         return operation.module
 
-    def join(self, position: Position, number: int, stream: int) -> None:
+    def join(self, done: Sequence[int], number: int, stream: int) -> None:
         """All work that the stream was given before this task must be done."""
         for other in self.queues[stream]:
             work = isinstance(self.operations[other], Copy | Run | Idle)
-            if other < number and work and not self.is_done(position, other):
+            if other < number and work and not self.is_done(done, other):
                 self.fault(JOINED, number, other)
 
 

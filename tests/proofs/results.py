@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from proofs.claims import claims
+from proofs.claims import SEARCHED, claims
 from proofs.mutants import MUTANTS
 from proofs.obligation import System
 from proofs.prove import Part, Result
@@ -32,7 +32,8 @@ def whole() -> list[Result]:
         if one.obligations
     ]
     results += [
-        Result(name, "", Verdict.HOLDS_TO_BOUND, "enumeration", "12x12", "all") for name in BOUNDED
+        Result(name, "", Verdict.HOLDS_TO_BOUND, "enumeration", "12x12", "all", looked_at=looked_at)
+        for name, looked_at in zip(BOUNDED, SEARCHED.values(), strict=True)
     ]
     for one in MUTANTS:
         killed = [(one.claim, one.obligation)] if one.obligation else []

@@ -17,10 +17,11 @@ from proofs.mutants_order import ORDER_MUTANTS
 from proofs.mutants_program import PROGRAM_MUTANTS
 from proofs.mutation import Mutant, apply
 from proofs.obligation import System
-from proofs.prove import prove_claim
+from proofs.prove import of_search, prove_claim, search_at
 from proofs.report import Verdict
+from proofs.search import first
 from schedule import Refill, Ring, Schedule, policies
-from schedule.explore import explore
+from schedule.explore import LIMIT, explore
 from schedule.operations import (
     COMPUTE,
     COPY,
@@ -47,7 +48,9 @@ BY_NAME = {mutant.name: mutant for mutant in PROGRAM_MUTANTS}
 @pytest.fixture(autouse=True)
 def _small(monkeypatch: pytest.MonkeyPatch) -> None:
     """The searches go to 8x8 in the command."""
-    monkeypatch.setattr(engines, "EVERY_RUN", Bounds(2, 2, 2, 2, solver=1))
+    small = Bounds(2, 2, 2, 2, solver=1)
+    monkeypatch.setattr(engines, "EVERY_RUN", small)
+    monkeypatch.setattr("proofs.claims.EVERY_RUN", small)
 
 
 def verdict(number: int, system: System) -> tuple[Verdict, str]:
@@ -86,7 +89,8 @@ def test_a_blind_clock_disagrees(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["clocks blind to WAW", "clocks blind to joins"])
 def test_a_clock_blind_to_what_a_graph_needs_disagrees(name: str) -> None:
-    found = disagreement(apply(BLIND[name], SYSTEM))
+    blind = apply(BLIND[name], SYSTEM)
+    found = first(disagreement(blind, modules) for modules in (1, 2)).found
     assert found is not None
     head, _, rest = found.partition(":")
     assert head == BLIND[name].smallest
@@ -94,7 +98,7 @@ def test_a_clock_blind_to_what_a_graph_needs_disagrees(name: str) -> None:
 
 
 def case(*operations: Any, streams: Streams = Streams()) -> Case:  # noqa: B008
-    return Case("by hand", listing(*operations), streams)
+    return Case("by hand", listing(*operations), streams, fault="by hand")
 
 
 def test_a_clock_blind_to_identity_disagrees_on_the_old_rule() -> None:
@@ -123,7 +127,7 @@ def test_interleavings_that_see_nothing_disagree(monkeypatch: pytest.MonkeyPatch
     def blind(*arguments: Any) -> Any:
         return replace(explore(*arguments), faults=frozenset())
 
-    monkeypatch.setattr(engines, "explore", blind)
+    monkeypatch.setattr("proofs.prove.explore", blind)
     assert verdict(11, SYSTEM) == (
         Verdict.DISAGREE,
         "N=1, K=1, modular, one copy stream, no fork: clocks find WAR at task 11, WAR at task 6 "
@@ -287,17 +291,35 @@ def test_a_fault_of_the_lowering_shows_in_an_interleaving(name: str) -> None:
 def test_an_unsafe_schedule_must_show_a_wrong_module() -> None:
     verifier: Any = ModuleType("verifier")
     verifier.check = lambda _: SimpleNamespace(safe=False)
-    assert together(replace(SYSTEM, verifier=verifier)) == (
+    assert together(replace(SYSTEM, verifier=verifier), 1).found == (
         "N=1, K=1, modular, one copy stream: an unsafe schedule, and no interleaving is wrong"
     )
 
 
-def test_too_many_states_are_said_to_be(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engines, "explore", lambda listing, streams: explore(listing, streams, 5))
-    unfinished = "Unfinished: more than 6 states"
-    verdict_, reason = verdict(9, SYSTEM)
-    assert verdict_ is Verdict.UNKNOWN
-    assert unfinished in reason
+def test_too_many_states_are_said_to_be() -> None:
+    (claim,) = (claim for claim in claims(SYSTEM) if claim.number == 9)
+    found = search_at(claim, 2, lambda listing, streams, _: explore(listing, streams, 5))
+    assert (found.found, found.raised) == (None, "raised Unfinished: more than 6 states")
+    result = of_search(claim, found)
+    assert (result.verdict, result.reason) == (Verdict.UNKNOWN, found.raised)
+
+
+def test_a_program_as_it_is_is_explored_once_for_both_claims(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[Any] = []
+
+    def noted(*program: Any) -> Any:
+        asked.append(program)
+        return explore(*program)
+
+    monkeypatch.setattr(engines, "explore", noted)
+    explorer = engines.remembering()
+    nine = together(SYSTEM, 1, explorer)
+    assert len(asked) == nine.looked_at > 50
+    eleven = disagreement(SYSTEM, 1, explorer)
+    assert len(asked) == len(set(asked)) == eleven.looked_at
+    assert sum(limit == LIMIT for *_, limit in asked) == nine.looked_at
 
 
 def test_the_runtime_is_given_what_was_looked_at() -> None:
@@ -318,7 +340,7 @@ def test_the_runtime_is_given_what_was_looked_at() -> None:
 
 def test_an_unsafe_schedule_is_wrong_but_still_ordered(monkeypatch: pytest.MonkeyPatch) -> None:
     old = policies.modular, Ring(3, 2)
-    monkeypatch.setattr(engines, "rings", lambda *_: [old])
-    assert together(SYSTEM) is None
-    found = together(apply(BY_NAME["no fork event"], SYSTEM))
+    monkeypatch.setattr(engines, "rings_of", lambda *_: [old])
+    assert together(SYSTEM, 3).found is None
+    found = together(apply(BY_NAME["no fork event"], SYSTEM), 3).found
     assert found == "N=3, K=2, modular, one copy stream: WAR"

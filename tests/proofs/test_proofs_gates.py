@@ -9,7 +9,7 @@ import pytest
 
 from proofs import __main__ as command
 from proofs import gates as gates_module
-from proofs.claims import EXPECTED_OBLIGATIONS, claims
+from proofs.claims import EXPECTED_OBLIGATIONS, SEARCHED, claims
 from proofs.gates import gates, total
 from proofs.mutants import MUTANTS
 from proofs.obligation import System
@@ -157,6 +157,17 @@ def test_a_missing_second_solver_is_said_and_counts_for_nothing(
     # With the solver there, no answer is no agreement.
     monkeypatch.setattr(gates_module, "second_solver", lambda: "cvc5 9")
     assert total(results)[0] is Verdict.UNKNOWN
+
+
+@pytest.mark.parametrize("number", [9, 10, 11])
+def test_a_search_that_was_cut_short_is_no_pass(number: int) -> None:
+    results = whole()
+    assert results[number].looked_at == SEARCHED[number] > 1_000
+    results[number] = replace(results[number], looked_at=SEARCHED[number] - 1)
+    (count, *_) = gates(results)
+    assert count.verdict is Verdict.UNKNOWN
+    name = results[number].name
+    assert count.text.endswith(f"mutants; claim {name} did not look at all that it should")
 
 
 def test_claims_and_obligations_are_counted_part_by_part() -> None:

@@ -16,6 +16,7 @@ from proofs.mutation import Mutant, StaleMutant, apply, of_lemma, smallest
 from proofs.obligation import System, discharge
 from proofs.prove import try_mutant
 from proofs.report import Verdict
+from proofs.search import first
 from schedule import Ring, arithmetic, machine, policy, verifier
 
 BY_NAME = {mutant.name: mutant for mutant in MUTANTS}
@@ -170,7 +171,8 @@ MACHINES = [("no identity guard", "identity"), ("no ownership guard", "ownership
 
 @pytest.mark.parametrize(("name", "unseen"), MACHINES)
 def test_the_agreement_compares_the_machine_with_the_local_check(name: str, unseen: str) -> None:
-    found = disagreement(apply(BY_NAME[name], System()))
+    mutated = apply(BY_NAME[name], System())
+    found = first(disagreement(mutated, modules) for modules in (1, 2, 3)).found
     assert found is not None
     assert found.startswith("N=3, K=2, modular: a run of the machine violates {")
     seen, _, checked = found.partition("the local check")

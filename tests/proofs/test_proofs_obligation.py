@@ -14,6 +14,7 @@ from proofs.integers import both, either, implies, opposite
 from proofs.obligation import Failure, Obligation, Outcome, discharge
 from proofs.prove import prove_claim
 from proofs.report import Verdict
+from proofs.search import Search
 from proofs.symbolic import Run, asked
 from schedule.budget import OutOfBudget
 
@@ -204,8 +205,11 @@ def test_a_claim_with_an_unproved_obligation_names_it() -> None:
     ("found", "verdict"), [(None, Verdict.HOLDS_TO_BOUND), ("N=3, K=2", Verdict.VIOLATED)]
 )
 def test_a_claim_to_a_bound_is_never_proved(found: str | None, verdict: Verdict) -> None:
-    result = prove_claim(Claim(10, "title", "statement", "to 12", search=lambda: found))
+    parts = [Search(3), Search(2, found), Search(4)]
+    claim = Claim(10, "title", "statement", "to 3", search=lambda n, _: parts[n - 1], largest=3)
+    result = prove_claim(claim)
     assert (result.verdict, result.reason) == (verdict, found or "")
+    assert result.looked_at == (5 if found else 9)
 
 
 # ---- seeds
