@@ -119,6 +119,8 @@ def write(options: argparse.Namespace, results: list[Result], passed: tuple[Gate
         options.sarif.write_text(f"{text}\n", encoding="ascii")
     if options.smtlib:
         options.smtlib.mkdir(parents=True, exist_ok=True)
+        for old in options.smtlib.glob("claim*_[0-9][0-9].smt2"):
+            old.unlink()  # of a run before: its formula may be no longer one of ours
         for result in results:
             shown = [(at, part) for at, part in enumerate(result.parts) if part.formula]
             for at, part in shown:

@@ -75,9 +75,21 @@ def load(path: str | os.PathLike[str]) -> Any:
     if len(content) > MOST_BYTES:
         raise CertificateError(f"{path} has more than {MOST_BYTES:,} bytes: it is no certificate")
     try:
-        return json.loads(content.decode("ascii"))
+        return json.loads(content.decode("ascii"), object_pairs_hook=_once)
+    except CertificateError as error:
+        raise CertificateError(f"{path}: {error}") from None
     except (ValueError, RecursionError) as error:
         raise CertificateError(f"{path} is no certificate: {error}") from None
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object; of two values by one name another reader might believe the other."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise CertificateError(f"{twice!a} is there twice; the file is no certificate")
+    return found
 
 
 def _brought(schedule: Schedule) -> list[list[Any]]:

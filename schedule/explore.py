@@ -11,26 +11,23 @@ shortest one.
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from operator import getitem
 from typing import NamedTuple
 
 from schedule import machine
 from schedule.operations import (
-    HOST,
     ONE_COPY_STREAM,
     Copy,
-    Event,
     Listing,
-    Record,
     Run,
     Streams,
     Wait,
     Write,
 )
 from schedule.properties import BLOCK, IDENTITY, JOINED, MEANING, RAW, WAR, WAW
+from schedule.queues import Queues
 from schedule.ring import EMPTY
 from schedule.tasks import Fault, Idle, Join, Tasks, write_out
 
@@ -78,57 +75,14 @@ def explore(listing: Listing, streams: Streams = ONE_COPY_STREAM, limit: int = L
 Move = tuple[int, str]
 
 
-class _Explorer:
-    """One program: its queues, and what each task waits for."""
+class _Explorer(Queues):
+    """The states of one program, and the faults that they show."""
 
     def __init__(self, written: Tasks) -> None:
+        super().__init__(written)
         self.written = written
-        self.operations = [task.operation for task in written.tasks]
-        slots = {
-            one.slot
-            for one in self.operations
-            if isinstance(one, Copy | Run | Write) and one.slot is not None
-        }
-        self.slot = {slot: number for number, slot in enumerate(sorted(slots))}
-        queues: dict[str, list[int]] = {HOST: []}
-        for number, operation in enumerate(self.operations):
-            queues.setdefault(operation.stream, []).append(number)
-        self.names = list(queues)
-        self.queues = list(queues.values())
-        # A task number that the host never reaches ends each queue; at its own the host is idle.
-        self.next = [(*queue, len(self.operations) + 1) for queue in self.queues]
-        self.reached = (*self.queues[0], len(self.operations))
-        self.place = {n: (s, i) for s, queue in enumerate(self.queues) for i, n in enumerate(queue)}
-        self.record = dict(self._latest_records())
-        self.at_once = {
-            number
-            for number, operation in enumerate(self.operations)
-            if isinstance(operation, Record | Join | Wait)
-        }
-        self.content = list(self._contents())
         self.faults: set[Fault] = set()
         self.new: list[str] = []
-
-    def _latest_records(self) -> Iterator[tuple[int, int]]:
-        """For each wait, the latest record of its event at the time of the call."""
-        latest: dict[Event, int] = {}
-        for number, operation in enumerate(self.operations):
-            if isinstance(operation, Record):
-                latest[operation.event] = number
-            elif isinstance(operation, Wait) and operation.event in latest:
-                yield number, latest[operation.event]
-
-    def _contents(self) -> Iterator[int]:
-        """For each task, a number for the module and the version of its block that it is about:
-        how often the host has written it until the call."""
-        written: Counter[int] = Counter()
-        numbers: dict[tuple[int, int], int] = {}
-        for operation in self.operations:
-            module = getattr(operation, "module", None)
-            version = (EMPTY, 0) if module is None else (module, written[module])
-            yield numbers.setdefault(version, len(numbers))
-            if isinstance(operation, Write):
-                written[operation.module] += 1
 
     def explore(self, limit: int) -> Explored:
         streams = len(self.queues)
@@ -169,25 +123,13 @@ class _Explorer:
 
     # ---- what may happen
 
-    def heads(self, done: Sequence[int]) -> list[tuple[int, int]]:
-        """(stream, task number) of each stream's next task that the host has issued."""
-        reached = self.reached[done[0]]
-        found = enumerate(map(getitem, self.next, done))
-        return [head for head in found if head[1] <= reached]
-
-    def is_done(self, done: Sequence[int], number: int) -> bool:
-        stream, place = self.place[number]
-        return done[stream] > place
-
     def settle(self, position: Position) -> Position:
         """The position when all records, waits and joins that can be over are."""
         done, going = list(position.done), True
         while going:
             going = False
             for stream, number in self.heads(done):
-                if number in self.at_once and (
-                    number not in self.record or self.is_done(done, self.record[number])
-                ):
+                if self.is_over(done, number):
                     self.over(done, number)
                     done[stream], going = done[stream] + 1, True
         return Position(tuple(done), position.begun, position.device)
@@ -289,19 +231,6 @@ class _Explorer:
                 stream = self.names.index(name) if name in self.names else None
                 if stream is not None:
                     self.join(done, number, stream)
-
-    def copies(self, number: int, slot: int | None) -> list[int]:
-        """The copies into the slot that were issued before this task."""
-        return [
-            other
-            for other, theirs in enumerate(self.operations[:number])
-            if isinstance(theirs, Copy) and theirs.slot == slot
-        ]
-
-    def module(self, number: int) -> int:
-        operation = self.operations[number]
-        assert isinstance(operation, Copy), "a copy's module"
-        return operation.module
 
     def join(self, done: Sequence[int], number: int, stream: int) -> None:
         """All work that the stream was given before this task must be done."""

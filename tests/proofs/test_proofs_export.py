@@ -148,8 +148,13 @@ def test_annotations_come_in_actions_alone(
 
 
 def test_formulas_are_files_that_a_solver_reads(tmp_path: Path) -> None:
-    assert command.main(["--only", "4", "--smtlib", str(tmp_path / "new" / "folder")]) == 0
-    files = sorted((tmp_path / "new" / "folder").iterdir())
+    folder = tmp_path / "new" / "folder"
+    folder.mkdir(parents=True)
+    for name in ("claim4_07.smt2", "claim9_07.smt2.txt"):  # of a run before; somebody's own
+        (folder / name).touch()
+    assert command.main(["--only", "4", "--smtlib", str(folder)]) == 0
+    (folder / "claim9_07.smt2.txt").unlink()
+    files = sorted(folder.iterdir())
     assert [file.name for file in files] == ["claim4_00.smt2", "claim4_01.smt2"]
     for file in files:
         solver = z3.Solver()

@@ -180,6 +180,7 @@ def test_it_knows_nothing_of_the_clocks() -> None:
         "schedule",  # the machine
         "schedule.operations",
         "schedule.properties",  # names alone
+        "schedule.queues",
         "schedule.ring",
         "schedule.tasks",
     }
