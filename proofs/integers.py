@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from proofs.symbolic import Run
 
 
-KEPT = "a number kept from an earlier call: the policy keeps state"
+KEPT = "a number kept from an earlier call: the policy keeps state, or a cache"
 NEVER_EQUAL = (type(None), str, bytes, tuple, list, dict, set)
 """Types whose values no int equals; of others we can't know."""
 
@@ -57,6 +57,9 @@ class SymBool:
 
     def __hash__(self) -> int:
         return hash(bool(self))
+
+    def __getattr__(self, name: str) -> NoReturn:
+        self.run.not_followed(f"the attribute {name} of a truth value")
 
     def __str__(self) -> str:
         return str(bool(self))
@@ -214,6 +217,8 @@ for _name in (*_ALONE, "floor", "ceil", "invert", "iter", "len", "getitem", "con
     setattr(SymInt, f"__{_name}__", _refusal(f"__{_name}__", "an integer"))
 for _name in ("add", "sub", "mul", "floordiv", "mod", "and", "or", "xor"):
     setattr(SymBool, f"__{_name}__", _as_bool(_name, False))
+    setattr(SymBool, f"__r{_name}__", _as_bool(_name, True))
+for _name in ("lshift", "rshift"):
     setattr(SymBool, f"__r{_name}__", _as_bool(_name, True))
 for _name in ("lt", "le", "gt", "ge"):
     setattr(SymBool, f"__{_name}__", _as_bool(_name, False))

@@ -151,7 +151,7 @@ def suspects(obligation: Obligation, slots: int | None) -> tuple[tuple[int, int]
     """Sizes (N, K) to LARGEST_SUSPECT for which the solver thinks that the obligation may fail: for
     each path the smallest N. Products need not be true products there, so a ring of these sizes may
     be safe; but each with fewer modules than all of them is. K: as given, or free. NotFollowed or
-    OutOfBudget if that is not known, since a path can't be followed."""
+    OutOfBudget if that is not known, since a path can't be followed, or not decided."""
     found: dict[tuple[int, int], None] = {}
     for path in explore(obligation.body):
         question = [*path.conditions, _negated(path), z3.Int("K") <= LARGEST_SUSPECT]
@@ -160,6 +160,8 @@ def suspects(obligation: Obligation, slots: int | None) -> tuple[tuple[int, int]
             middle = (least + most) // 2 if sizes else most
             smaller = integers([*question, z3.Int("N") <= middle], SIZES)
             if smaller is None:
+                if satisfiable([*question, z3.Int("N") <= middle]) != z3.unsat:
+                    raise NotFollowed("the solver does not know")
                 least = middle + 1
             else:
                 sizes, most = smaller, middle - 1

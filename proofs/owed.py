@@ -78,9 +78,13 @@ def _brought(policy: Policy, slots: int | None) -> list[Obligation]:
     else:
         assert policy.target is not None
         rule = of_target(slot_of, followed(policy.target), least)
+    found = [_slots(policy, at)]
+    if policy.target is not None:  # one that is no module has no slot: the rule would not show it
+        target, where = followed(policy.target), enough(policy)
+        text = "targets are modules"
+        found.append(Obligation("targets", text, target_in_range(target, where), at))
     of_step = {name: value for name, value in at.items() if name != "s"}
-    return [
-        _slots(policy, at),
+    found += [
         Obligation("range", "refills are modules", refill_in_range(rule.refill, least), at),
         Obligation(
             "next user",
@@ -95,6 +99,7 @@ def _brought(policy: Policy, slots: int | None) -> list[Obligation]:
             of_step,
         ),
     ]
+    return found
 
 
 def _slots(policy: Policy, at: At) -> Obligation:

@@ -7,53 +7,70 @@ an object within its reach that has changed, are state.
 
 from __future__ import annotations
 
+import logging
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
+from contextvars import ContextVar
 from types import FunctionType, ModuleType
 from typing import Any
 
 from proofs.enumeration import SMALL, rings
-from proofs.reach import assigned, reached
+from proofs.integers import SymBool, SymInt
+from proofs.reach import assigned, depends_on, reached
 from schedule.policy import Policy
 from schedule.table import AFTER, BEFORE, ENTER, LEAVE, PRELOAD, Boundary
 from schedule.users import bare, call_text, shown
 
-CLOCK, CHANCE, OUTSIDE = "the clock", "chance", "the world outside"
-IMPURE = {
-    **dict.fromkeys(("time", "datetime", "_datetime", "sched"), CLOCK),
-    **dict.fromkeys(("random", "_random", "secrets", "uuid", "numpy.random"), CHANCE),
-    **dict.fromkeys(("os", "posix", "nt", "io", "_io", "gc", "inspect", "ctypes"), OUTSIDE),
-    **dict.fromkeys(("threading", "_thread", "socket", "subprocess", "sys"), OUTSIDE),
-}
-"""Modules, and on what an answer depends that comes from one."""
-
-ASKS = (input, open)
-HALVES = (PRELOAD, ENTER, BEFORE, AFTER, LEAVE)
+NUMBERS = (int, float, bool, type(None))
 Call = tuple[str, Callable[..., Any], dict[str, Any]]
 
 
 def impure(policy: Policy) -> str:
     """Why the policy is no function of its arguments alone, or an empty text. PolicyError if it is
     no policy at all. Its answers are compared for all rings to 12x12."""
-    functions = [bare(function) for _, function in _functions(policy)]
-    for function in functions:
-        for name, found in (("", function), *reached(function)):
+    for function in _bare(policy):
+        for name, found in reached(function):
             why = _refused(name, found)
             if why:
                 return why
-    before = _state(functions)
+    before = state(policy)
     calls = [call for ring in rings(policy, SMALL, 0) for call in _calls(policy, ring)]
     first = [function(*arguments.values()) for _, function, arguments in calls]
     again = [function(*arguments.values()) for _, function, arguments in reversed(calls)]
-    after = _state(functions)
-    changed = next((name for name in before if before[name] != after.get(name)), None)
-    if changed is not None:
-        return f"it keeps state: {changed} changes from call to call"
+    changed = changes(policy, before)
+    if changed:
+        return changed
     for (name, _, arguments), one, other in zip(calls, first, reversed(again), strict=True):
-        if type(one) is not type(other) or one != other:
+        # What is no number is no answer, and said to be none elsewhere.
+        if type(one) in NUMBERS and (type(one) is not type(other) or one != other):
             answers = f"returned {shown(one)}, and {shown(other)} when asked again"
             return f"it keeps state or is random: {name}{call_text(arguments)} {answers}"
     return ""
+
+
+State = dict[int, tuple[str, Any]]
+"""By identity, the name of an object and what is in it."""
+
+
+def state(policy: Policy) -> State:
+    """The objects within reach of the policy's functions."""
+    return {
+        id(found): (name, _contents(found, ()))
+        for function in _bare(policy)
+        for name, found in reached(function)
+        if not isinstance(found, ModuleType | type)
+    }
+
+
+def changes(policy: Policy, before: State) -> str:
+    """What has changed in them since then, or an empty text."""
+    after = state(policy)
+    changed = [name for one, (name, was) in before.items() if after.get(one) != (name, was)]
+    return f"it keeps state: {changed[0]} changes from call to call" if changed else ""
+
+
+def _bare(policy: Policy) -> list[Callable[..., Any]]:
+    return [bare(function) for _, function in _functions(policy)]
 
 
 def _functions(policy: Policy) -> Iterator[tuple[str, Callable[..., Any]]]:
@@ -64,7 +81,7 @@ def _functions(policy: Policy) -> Iterator[tuple[str, Callable[..., Any]]]:
 
 
 def _calls(policy: Policy, ring: Any) -> Iterator[Call]:
-    """Every call that makes the ring's schedule, and for rules for refills some more."""
+    """Every call that makes the ring's schedule."""
     functions, steps = dict(_functions(policy)), policy.steps(ring)
     yield "passes", policy.passes, {"ring": ring}
     for step in range(steps):
@@ -72,44 +89,36 @@ def _calls(policy: Policy, ring: Any) -> Iterator[Call]:
         if "target" in functions:
             sizes = {"slots": ring.slots, "modules": ring.modules}
             yield "target", functions["target"], {"index": step, **sizes}
-        for half in HALVES if "refill" in functions else ():
+        for boundary in boundaries(step, ring.modules, steps) if "refill" in functions else ():
             for slot in range(ring.slots):
-                where = {"boundary": Boundary(half, step), "slot": slot, "ring": ring}
+                where = {"boundary": boundary, "slot": slot, "ring": ring}
                 yield "refill", functions["refill"], where
+
+
+def boundaries(step: int, modules: int, steps: int) -> Iterator[Boundary]:
+    """Those of a step: a rule for refills is asked at no other ones."""
+    there = {
+        PRELOAD: step == 0,
+        ENTER: step % modules == 0,
+        BEFORE: step < steps,
+        AFTER: step < steps,
+        LEAVE: step % modules == modules - 1,
+    }
+    return (Boundary(half, step) for half, is_there in there.items() if is_there)
 
 
 def _refused(name: str, found: Any) -> str:
     """What is wrong with a policy that reaches this."""
-    kinds = (found, type(found), getattr(found, "__self__", None))
-    for kind in (*kinds, type(kinds[-1])):
-        on = IMPURE.get(_module(kind)) or IMPURE.get(_module(kind).partition(".")[0])
-        if on:
-            return f"it depends on {on}: it uses {name}"
-    if any(found is one for one in ASKS):
-        return f"it depends on {OUTSIDE}: it uses {name}"
-    if hasattr(type(found), "__next__"):
-        return f"it keeps state: {name} is an iterator"
+    on = depends_on(found)
+    if on:
+        return f"{on}: it uses {name}"
+    if hasattr(type(found), "__next__") or isinstance(found, ContextVar):
+        return f"it keeps state: {name} is a {type(found).__name__}"
     if isinstance(found, FunctionType):
         variable = next(assigned(found), None)
         if variable is not None:
             return f"it keeps state: it assigns {variable}"
     return ""
-
-
-def _module(found: Any) -> str:
-    """Where something is defined; of a module itself, only what is used of it counts."""
-    name = "" if isinstance(found, ModuleType) else getattr(found, "__module__", "")
-    return name if isinstance(name, str) else ""
-
-
-def _state(functions: Iterable[Callable[..., Any]]) -> dict[str, Any]:
-    """What is in the objects within reach, by name."""
-    return {
-        name: _contents(found, ())
-        for function in functions
-        for name, found in reached(function)
-        if not isinstance(found, ModuleType | type)
-    }
 
 
 def _contents(found: Any, within: tuple[int, ...]) -> Any:
@@ -122,6 +131,10 @@ def _contents(found: Any, within: tuple[int, ...]) -> Any:
         return (type(found), tuple(items))
     if isinstance(found, list | tuple | set | frozenset | deque):
         return (type(found), tuple(_contents(one, within) for one in found))
+    if isinstance(found, SymInt | SymBool):
+        return (type(found), id(found))  # kept from a call
+    if isinstance(found, logging.Logger):
+        return "a log"  # which remembers what is to be logged, and tells nobody
     if hasattr(found, "__dict__") and not isinstance(found, ModuleType | type):
         return (type(found), _contents(vars(found), within))
     return (type(found), shown(found))

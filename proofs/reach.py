@@ -1,7 +1,7 @@
 """What a policy's code can reach besides its arguments, walked before any of it is run.
 
-So what a branch does that no small ring takes is seen too. What is reached through a container or
-an object's attribute, or imported during a call, is not.
+So what a branch does that no small ring takes is seen too. What is reached through an object's
+attribute, or imported during a call, is not.
 """
 
 from __future__ import annotations
@@ -15,24 +15,51 @@ from types import CellType, CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
 
 Named = tuple[str, Any]
-ASSIGNS = {"STORE_GLOBAL", "DELETE_GLOBAL", "STORE_ATTR", "DELETE_ATTR"}
+ASSIGNS = {"STORE_GLOBAL", "DELETE_GLOBAL"}
 """Instructions that change what is there at the next call."""
+
+CLOCK, CHANCE, OUTSIDE = "the clock", "chance", "the world outside"
+IMPURE = {
+    **dict.fromkeys(("time", "datetime", "_datetime", "sched"), CLOCK),
+    **dict.fromkeys(("random", "_random", "secrets", "uuid", "numpy.random"), CHANCE),
+    **dict.fromkeys(("os", "posix", "nt", "posixpath", "genericpath", "pathlib"), OUTSIDE),
+    **dict.fromkeys(("io", "_io", "gc", "inspect", "ctypes", "sys", "subprocess"), OUTSIDE),
+    **dict.fromkeys(("threading", "_thread", "socket", "_socket", "contextvars"), OUTSIDE),
+}
+"""Modules, and on what an answer depends that comes from one."""
+
+ASKS = (input, open)
 
 
 def reached(function: Callable[..., Any]) -> Iterator[Named]:
-    """Every object that the function's code names, or that of a function which it reaches:
+    """The function, and every object that its code names, or that of a function which it reaches:
     globals, closures, defaults, attributes of modules. By name, the nearest first."""
-    pending: deque[Named] = deque([("", function)])
+    pending: deque[Named] = deque([("itself", function)])
     seen: dict[int, Any] = {}  # with the objects, so that no identity is used again
     while pending:
         name, found = pending.popleft()
         if id(found) not in seen:
             seen[id(found)] = found
             pending.extend(_inside(found))
-            if name:
-                yield name, found
-            elif not isinstance(found, FunctionType):
-                yield "itself", found
+            yield name, found
+
+
+def depends_on(found: Any) -> str:
+    """On what else than its arguments the answer of a function, an object's method or an object of
+    this kind depends; or an empty text."""
+    kinds = (found, type(found), getattr(found, "__self__", None))
+    for kind in (*kinds, type(kinds[-1])):
+        module = _module(kind)
+        on = IMPURE.get(module) or IMPURE.get(module.partition(".")[0])
+        if on:
+            return f"it depends on {on}"
+    return f"it depends on {OUTSIDE}" if any(found is one for one in ASKS) else ""
+
+
+def _module(found: Any) -> str:
+    """Where something is defined; of a module itself, only what is used of it counts."""
+    name = "" if isinstance(found, ModuleType) else getattr(found, "__module__", "")
+    return name if isinstance(name, str) else ""
 
 
 def assigned(function: FunctionType) -> Iterator[str]:
@@ -57,6 +84,10 @@ def _inside(found: Any) -> Iterator[Named]:
     elif isinstance(found, FunctionType):
         yield from _closed_over(found)
         yield from _global(found)
+    elif isinstance(found, dict | list | tuple | set | frozenset):
+        for value in found.values() if isinstance(found, dict) else found:
+            if not isinstance(value, int | float | str | bytes):
+                yield "what is in a container", value
     elif isinstance(getattr(found, "__wrapped__", None), FunctionType):  # by functools.cache
         yield found.__wrapped__.__name__, found.__wrapped__
     elif isinstance(call := getattr_static(type(found), "__call__", None), FunctionType):
@@ -91,10 +122,14 @@ def _global(function: FunctionType) -> Iterator[Named]:
             elif instruction.opname in ("LOAD_ATTR", "LOAD_METHOD"):
                 attributes[instruction.argval] = None
     yield from ((name, known[name]) for name in names if name in known)
-    for module in (known[name] for name in names if isinstance(known.get(name), ModuleType)):
+    modules = [known[name] for name in names if isinstance(known.get(name), ModuleType)]
+    for module in modules:  # a module's attribute may be one again
         for name in attributes:
             if name in vars(module):
-                yield f"{module.__name__}.{name}", vars(module)[name]
+                found = vars(module)[name]
+                yield f"{module.__name__}.{name}", found
+                if isinstance(found, ModuleType) and found not in modules:
+                    modules.append(found)
 
 
 def _codes(code: CodeType) -> Iterator[CodeType]:

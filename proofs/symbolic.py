@@ -25,7 +25,7 @@ from typing import Any, Generic, NoReturn, TypeVar, cast
 
 import z3
 
-from proofs.integers import SymBool, SymInt, either, formula
+from proofs.integers import KEPT, SymBool, SymInt, either, formula
 
 PRODUCT_LEMMA = "f >= 0 and x >= y + k imply f*x >= f*y + k*f"
 PATHS, DECISIONS, RESOURCES, FEW = 2_000, 250, 20_000_000, 16
@@ -46,11 +46,13 @@ def untraced(method: Method) -> Method:
     """The method, during which no instruction of the policy is looked at or counted."""
 
     def call(*arguments: Any) -> Any:
-        before = sys.gettrace()
+        before, profile = sys.gettrace(), sys.getprofile()
         sys.settrace(None)
+        sys.setprofile(None)
         try:
             return method(*arguments)
         finally:
+            sys.setprofile(profile)
             sys.settrace(before)
 
     return cast(Method, call)
@@ -114,7 +116,7 @@ class Run:
         if isinstance(condition.term, bool):
             return condition.term
         if self.over:
-            self.not_followed("a number kept from an earlier call: the policy keeps state")
+            self.not_followed(KEPT)
         if len(self.decisions) >= DECISIONS:
             self.not_followed(f"a loop or recursion with more than {DECISIONS} decisions")
         text = condition.term.sexpr()

@@ -11,6 +11,7 @@ obligations the solver does not prove, holds to a bound at best, with the reason
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from itertools import takewhile
 
 from proofs.enumeration import (
     FUZZ,
@@ -23,19 +24,22 @@ from proofs.enumeration import (
 )
 from proofs.obligation import Obligation, discharge, suspects
 from proofs.owed import ways
-from proofs.purity import impure
+from proofs.purity import changes, impure, state
 from proofs.refutation import Refutation, explain, replayed
 from proofs.report import Verdict, row
 from proofs.symbolic import NotFollowed
 from proofs.wrapped import NOT_FOLLOWED, differs
-from schedule.arithmetic import Target
+from schedule.arithmetic import Target, every_pass
 from schedule.budget import OutOfBudget
 from schedule.errors import PolicyError, ScheduleError
 from schedule.policy import Policy, guarded_policy, of_target
-from schedule.ring import Ring
+from schedule.ring import LARGEST, Ring
 from schedule.timeline import show_violation
+from schedule.users import bare
 from schedule.verifier import Findings
 
+NOTHING = "its answers prove nothing"
+SMALLEST = "smallest of the rings to"
 EACH = 8
 """To which K a policy that is not proved for all of them is proved for each."""
 
@@ -68,7 +72,8 @@ class PolicyResult:
         if self.smallest is None:
             return f"{head}{self.reason}"
         ring = self.smallest.schedule.ring
-        where = f"smallest N={ring.modules}, K={ring.slots} ({self.engine}, {self.bound})"
+        small = "smallest " if self.bound.startswith(SMALLEST) else ""
+        where = f"{small}N={ring.modules}, K={ring.slots} ({self.engine}, {self.bound})"
         reason = f"\n{'':<15} {self.reason}" if self.reason else ""
         violation = show_violation(self.smallest)
         return f"{head}{where}{reason}\n{violation}\n{self.refutation}"
@@ -97,22 +102,28 @@ def prove_policy(policy: Policy | Target, loaded: str | None = None) -> PolicyRe
         policy = guarded_policy(policy) if isinstance(policy, Policy) else of_target(policy)
         why = impure(policy)
         if why:
-            return _unknown(
-                policy, Attempt(0, 0, f"refused, since {why}; its answers prove nothing")
+            return _unknown(policy, Attempt(0, 0, f"refused, since {why}; {NOTHING}"))
+        large, before = large_bound(policy), state(policy)
+        if policy.least_slots > large:
+            few = (
+                f"its rings begin at K={policy.least_slots}, and those to {large}x{large} are tried"
             )
-        violated = smallest_violation(policy, rings(policy, SMALL, 0))
-        if violated is not None:
-            return _violated(policy, violated, _smallest_to(SMALL), loaded)
+            return _unknown(policy, Attempt(0, 0, few))
+        for bound, done in ((SMALL, 0), (large, SMALL)):
+            violated = smallest_violation(policy, rings(policy, bound, done))
+            if violated is not None:
+                return _violated(policy, violated, f"{SMALLEST} {bound}x{bound}", loaded)
         # Enumeration is another engine: what it refutes is refuted, whatever would be proved.
-        large = large_bound(policy)
-        violated = smallest_violation(policy, rings(policy, large, SMALL))
-        if violated is not None:
-            return _violated(policy, violated, _smallest_to(large), loaded)
         tried = attempt(policy)
+        why = changes(policy, before)  # on paths too that no small ring takes
+        if why:
+            return _unknown(policy, replace(tried, reason=f"refused, since {why}; {NOTHING}"))
         if not tried.reason:
-            bound = "all N and K" + (f" >= {policy.least_slots}" * (policy.least_slots > 1))
+            bounds = "all N and K" + (f" >= {policy.least_slots}" * (policy.least_slots > 1))
+            if bare(policy.passes) is not every_pass:
+                bounds += f", a period of at most {LARGEST:,} steps"
             return PolicyResult(
-                policy.name, Verdict.PROVED, "z3", bound, tried.obligations, tried.paths
+                policy.name, Verdict.PROVED, "z3", bounds, tried.obligations, tried.paths
             )
         if not tried.believed:
             beyond = f"no ring to {large}x{large} is violated, which proves nothing beyond"
@@ -167,22 +178,22 @@ def _held(policy: Policy, tried: Attempt, large: int, loaded: str | None) -> Pol
     chance = random_rings(policy, large)
     violated = smallest_violation(policy, iter((*tried.suspected, *chance)))
     proved = policy.least_slots - 1
-    while violated is None and proved < EACH:
-        one = attempt(policy, proved + 1)
-        if one.reason:
-            violated = smallest_violation(policy, iter(one.suspected))
-            break
-        proved += 1
+    if violated is None:
+        each = [attempt(policy, slots) for slots in range(policy.least_slots, EACH + 1)]
+        suspected = {ring for one in each for ring in one.suspected}
+        in_order = sorted(suspected, key=lambda ring: (ring.modules, ring.slots))
+        violated = smallest_violation(policy, iter(in_order))
+        proved += len(list(takewhile(lambda one: not one.reason, each)))
     if violated is not None:
         bound = f"shrunk from a larger ring; all rings to {large}x{large} are safe"
         safe = max(large, tried.least - 1)
         return _violated(policy, shrunk(policy, violated, safe), bound, loaded)
-    each = f"every N for each K to {proved}, " if proved >= policy.least_slots else ""
+    text = f"every N for each K to {proved}, " if proved >= policy.least_slots else ""
     return PolicyResult(
         policy.name,
         Verdict.HOLDS_TO_BOUND,
-        "z3 and enumeration" if each else "enumeration",
-        f"{each}all rings to {large}x{large}, and {len(chance)} random ones to {FUZZ * large}",
+        "z3 and enumeration" if text else "enumeration",
+        f"{text}all rings to {large}x{large}, and {len(chance)} random ones to {FUZZ * large}",
         tried.obligations,
         tried.paths,
         f"{tried.reason}; so it is not proved, and nothing is said beyond",
@@ -199,10 +210,6 @@ def _unknown(policy: Policy, tried: Attempt) -> PolicyResult:
         tried.paths,
         tried.reason,
     )
-
-
-def _smallest_to(bound: int) -> str:
-    return f"smallest of the rings to {bound}x{bound}"
 
 
 def _importable(policy: Policy | Target) -> str | None:

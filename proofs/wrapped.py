@@ -7,8 +7,8 @@ from typing import Any
 
 from proofs.brought import refill_in_range
 from proofs.enumeration import SMALL, rings
-from proofs.follow import LooksBehind, aliased, followed
-from proofs.purity import HALVES
+from proofs.follow import LooksBehind, Way, aliased, followed
+from proofs.purity import boundaries
 from proofs.sizes import any_step, every_step, in_range, passes_in_range, target_in_range
 from proofs.slotfile import SymbolicRing, with_slots
 from proofs.symbolic import NotFollowed, Run, explore, integers
@@ -17,7 +17,7 @@ from schedule.budget import OutOfBudget
 from schedule.policy import Policy
 from schedule.ring import Ring
 from schedule.table import Boundary
-from schedule.users import bare, guarded
+from schedule.users import bare
 
 BEHIND = "refused, since it looks at more than numbers: "
 NOT_FOLLOWED = "not followed: "
@@ -86,18 +86,22 @@ def _differs_at(policy: Policy, point: tuple[int, int, int, int], slots: int | N
     index, _, many, modules = point
     call = f"(index={index}, slots={many}, modules={modules})"
     run = Run()
+    wrapped_way: Way = []
+    plain_way: Way = []
     for function, arguments in _calls(policy, *point):
         try:
             given = arguments(run.number, run.number if slots is None else int)
-            wrapped = followed(function)(*given)
+            wrapped = followed(function, wrapped_way)(*given)
         except LooksBehind as error:
             return f"{BEHIND}{error}"
         except (NotFollowed, OutOfBudget) as error:
             return f"{NOT_FOLLOWED}{error}"
         except Exception as error:
             return f"on wrapped numbers {error} at {call}"
-        plain = guarded(function, policy.name)(*arguments(int, int))
-        if (wrapped is None) != (plain is None) or not bool(wrapped == plain):
+        plain = followed(function, plain_way)(*arguments(int, int))
+        same = (wrapped is None) == (plain is None) and bool(wrapped == plain)
+        # The very same instructions: whatever it may have found out, nothing came of it.
+        if not same or wrapped_way != plain_way:
             return f"it behaves differently on wrapped numbers than on ints at {call}"
     return ""
 
@@ -123,8 +127,8 @@ def _calls(policy: Policy, index: int, slot: int, slots: int, modules: int) -> I
         goal = bare(policy.target)
         yield goal, lambda number, size: (number(index), size(slots), number(modules))
     if policy.refill is not None:
-        for half in HALVES:
-            yield bare(policy.refill), of_boundary(half)
+        for at in boundaries(index, modules, modules):
+            yield bare(policy.refill), of_boundary(at.half)
 
 
 def enough(policy: Policy) -> Callable[[Run, Any], Any]:

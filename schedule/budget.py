@@ -28,17 +28,18 @@ def within_budget(
 ) -> Result:
     """``function(*arguments)``; OutOfBudget after INSTRUCTIONS instructions.
 
-    Those of modules whose top-level package is named in ``free`` are not counted. ``refuse`` sees
-    every frame before each of its instructions, and may raise. A trace function that is already
-    set (a debugger's, a coverage tool's) is suspended for the call. A function that catches
-    OutOfBudget itself is not stopped again: Python ends tracing when a trace function raises.
+    Those of files in the folders ``free`` are not counted. ``refuse`` sees every other frame before
+    each of its instructions, and may raise. A trace function that is already set (a debugger's, a
+    coverage tool's) is suspended for the call. A function that catches OutOfBudget itself is not
+    stopped again, since Python ends tracing when a trace function raises; if it returns, that is
+    no result.
     """
     executed = 0
 
     def count(frame: FrameType, event: str, _: Any) -> Any:
         nonlocal executed
         if event == "call":
-            if frame.f_globals.get("__name__", "").partition(".")[0] in free:
+            if frame.f_code.co_filename.startswith(free):
                 return None
             # Set before the opcode flag: Python 3.13 else sends no opcode events.
             frame.f_trace, frame.f_trace_lines, frame.f_trace_opcodes = count, False, True
@@ -54,6 +55,9 @@ def within_budget(
     here.f_trace_opcodes = True  # Python 3.12 sends opcode events only where a caller asks too
     sys.settrace(count)
     try:
-        return function(*arguments)
+        result = function(*arguments)
     finally:
         sys.settrace(before)
+    if executed > INSTRUCTIONS:  # whatever caught that
+        raise OutOfBudget(f"did not return within {INSTRUCTIONS:,} instructions")
+    return result

@@ -69,6 +69,17 @@ class Policy:
             raise PolicyError(
                 f"the name {self.name!a} of a policy must be a text that can be printed"
             )
+        for name in ("slot_of", "passes", "target", "refill"):
+            function = getattr(self, name)
+            if not callable(function) and not (function is None and name in ("target", "refill")):
+                raise PolicyError(
+                    f"policy {self.name}: {name} is {shown(function)}; give a function"
+                )
+        if type(self.least_slots) is not int or self.least_slots < 1:
+            raise PolicyError(
+                f"policy {self.name}: least_slots is {shown(self.least_slots)}; "
+                f"give an integer, at least 1"
+            )
         if self.target is not None and self.refill is not None:
             raise PolicyError(
                 f"policy {self.name} has both target and refill; give one of them, "
@@ -111,7 +122,7 @@ class Policy:
 
     def steps(self, ring: Ring) -> int:
         """How many steps the period has in this ring."""
-        passes = self.passes(ring)
+        passes = _plain(self.passes(ring))
         if isinstance(passes, bool) or not isinstance(passes, int) or passes < 1:
             raise PolicyError(
                 f"policy {self.name} gives a period of {shown(passes)} passes in {ring}; "
@@ -125,14 +136,14 @@ class Policy:
         return passes * ring.modules
 
     def _slots(self, ring: Ring) -> tuple[int, ...]:
-        slots = tuple(self.slot_of(step, ring) for step in range(self.steps(ring)))
+        slots = tuple(_plain(self.slot_of(step, ring)) for step in range(self.steps(ring)))
         for step, slot in enumerate(() if inside(slots, ring.slots) else slots):
             if isinstance(slot, bool) or not isinstance(slot, int) or not 0 <= slot < ring.slots:
                 raise PolicyError(
                     f"policy {self.name} gives step {step} the slot {shown(slot)} in {ring}; "
                     f"slots are the integers 0 .. {ring.slots - 1}"
                 )
-        return tuple(map(int, slots))
+        return slots
 
     def _after(self, target: Target, slot_of: Sequence[int], step: int, ring: Ring) -> Refills:
         """What a rule for targets refills after a step."""
@@ -176,12 +187,19 @@ class Policy:
                 f"policy {self.name} returned {shown(module)} for {call_text(call)}, "
                 f"a {type(module).__name__}; return an integer, or None for no refill"
             )
+        module = int.__index__(module)  # a kind of its own may compare as it likes
         if not 0 <= module < ring.modules:
             raise PolicyError(
-                f"policy {self.name} returned {module} for {call_text(call)}, which is no module; "
-                f"return 0 .. {ring.modules - 1}, or None"
+                f"policy {self.name} returned {shown(module)} for {call_text(call)}, "
+                f"which is no module; return 0 .. {ring.modules - 1}, or None"
             )
-        return int(module)
+        return module
+
+
+def _plain(number: Any) -> Any:
+    """An int of a kind of its own, which may compare as it likes, made a plain one."""
+    odd = isinstance(number, int) and type(number) not in (int, bool)
+    return int.__index__(number) if odd else number
 
 
 def preload(first: Slots, modules: int) -> Refills:

@@ -4,53 +4,57 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 from schedule.budget import OutOfBudget, within_budget
 from schedule.errors import PolicyError
 
 Result = TypeVar("Result")
-BARE = "ringproof_bare"
-"""The attribute under which a guarded function keeps the function itself."""
 
 
-def guarded(function: Callable[..., Result], name: str) -> Callable[..., Result]:
-    """The function, under a budget of instructions, its exceptions turned into PolicyError."""
+class Guarded(Generic[Result]):
+    """A function under a budget of instructions, its exceptions turned into PolicyError. It has
+    no attributes that ``functools.wraps`` could copy to another function."""
 
-    if hasattr(function, BARE):
-        return function
+    __slots__ = ("function", "name")
 
-    def call(*arguments: Any) -> Result:
+    def __init__(self, function: Callable[..., Result], name: str) -> None:
+        self.function, self.name = function, name
+
+    def __call__(self, *arguments: Any) -> Result:
+        """What the function returns. PolicyError if it raises or does not return."""
         try:
-            return within_budget(function, *arguments)
+            return within_budget(self.function, *arguments)
         except OutOfBudget as error:
             raise PolicyError(
-                f"{name}{arguments} {error}; a policy is plain arithmetic on its arguments"
+                f"{self.name}{arguments} {error}; a policy is plain arithmetic on its arguments"
             ) from error
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # a SystemExit too: a policy does not end the program
             what = f"{type(error).__name__}: {shown(error, str)}"
             raise PolicyError(
-                f"{name}{arguments} raised {what}; a policy returns a number or None"
+                f"{self.name}{arguments} raised {what}; a policy returns a number or None"
             ) from error
 
-    setattr(call, BARE, function)
-    return call
+
+def guarded(function: Callable[..., Result], name: str) -> Callable[..., Result]:
+    """The function, guarded; one that is already, as it is."""
+    return function if type(function) is Guarded else Guarded(function, name)
 
 
 def bare(function: Callable[..., Result]) -> Callable[..., Result]:
     """The function that ``guarded`` guards; any other function as it is."""
-    found: Callable[..., Result] = getattr(function, BARE, function)
-    return found
+    return function.function if type(function) is Guarded else function
 
 
 def shown(value: object, how: Callable[[object], str] = repr) -> str:
-    """A user's value as text; its own code for that may fail."""
+    """A user's value as text on one line; its own code for that may fail."""
     try:
-        return how(value)
+        text = how(value)
     except Exception:
         return "a value that can't be printed"
+    return "".join(sign if sign.isprintable() else ascii(sign)[1:-1] for sign in text)
 
 
 def call_text(arguments: dict[str, object]) -> str:

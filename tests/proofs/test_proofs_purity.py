@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import functools
 import itertools
+import logging
 import math
 import os
 import random
@@ -12,15 +13,18 @@ import secrets
 import sys
 import time
 from collections.abc import Iterator
+from contextvars import ContextVar
 from random import randint
 from typing import Any
 
 import pytest
 
-from proofs import assert_policy_safe, prove_policy
+from proofs import assert_policy_safe, enumeration, prove_policy
 from proofs.purity import impure
 from proofs.reach import assigned, reached
 from proofs.report import Verdict
+from proofs.user import attempt
+from proofs.wrapped import differs_when_wrapped
 from schedule import Policy, PolicyError
 from schedule.policy import NAMED, guarded_policy, of_target
 
@@ -30,6 +34,7 @@ MEMO: dict[tuple[int, int], int] = {}
 SEEN: dict[str, list[int]] = {"all": []}
 COUNTER = itertools.count()
 LARGE = 10**9
+LOG = logging.getLogger(__name__)
 
 
 def right(index: int, slots: int, modules: int) -> int:
@@ -147,13 +152,13 @@ IMPURE: list[tuple[Any, str]] = [
     (by_the_clock_of_large_rings, "it depends on the clock: it uses time.monotonic"),
     (by_the_environment, "it depends on the world outside: it uses os.environ"),
     (by_a_file, "it depends on the world outside: it uses open"),
-    (by_an_iterator, "it keeps state: COUNTER is an iterator"),
+    (by_an_iterator, "it keeps state: COUNTER is a count"),
     (by_a_default, "it depends on chance: it uses the default of draw"),
     (by_a_global, "it keeps state: it assigns LARGE"),
     (by_a_list, "it keeps state: CALLS changes from call to call"),
     (by_a_list_in_a_table, "it keeps state: SEEN changes from call to call"),
     (by_a_memo, "it keeps state: MEMO changes from call to call"),
-    (by_its_own_attribute, "it keeps state: it assigns calls"),
+    (by_its_own_attribute, "it keeps state: itself changes from call to call"),
     (made(), "it keeps state: it assigns calls"),
     (Counts(), "it keeps state: itself changes from call to call"),
     (Counts().method, "it keeps state: self changes from call to call"),
@@ -291,12 +296,12 @@ def test_what_is_no_policy_is_an_error() -> None:
 
 def test_the_walk_goes_through_functions_and_modules_and_ends() -> None:
     names = [name for name, _ in reached(by_a_helper)]
-    assert names[:2] == ["helper", "DRAW"]
+    assert names[:3] == ["itself", "helper", "DRAW"]
 
     def again(depth: int) -> int:
         return again(depth - 1) if depth else 0
 
-    assert [name for name, _ in reached(again)] == []
+    assert [name for name, _ in reached(again)] == ["itself"]
     assert "math.gcd" in [name for name, _ in reached(with_gcd)]
     assert "slots" not in [name for name, _ in reached(with_gcd)]
 
@@ -309,3 +314,77 @@ def test_what_a_function_assigns_outside_itself() -> None:
     assert list(assigned(by_a_global)) == ["LARGE"]
     assert list(assigned(made())) == ["calls"]
     assert list(assigned(with_locals_that_change)) == []
+
+
+# ---- where no small ring goes
+
+
+class Coin:
+    def flip(self) -> bool:
+        return random.random() < 2
+
+
+COIN, LATER, LISTED = Coin(), ContextVar("LATER", default=0), [itertools.count()]
+RULES = {"now": lambda: time.time() > 0}
+
+
+def on(large: Any) -> Any:
+    def rule(index: int, slots: int, modules: int) -> int:
+        if modules > 1000 and large(index):
+            return 0
+        return right(index, slots, modules)
+
+    return rule
+
+
+BEYOND: list[tuple[Any, str]] = [
+    (lambda _: os.path.exists("flag"), "it depends on the world outside: it uses posixpath.exists"),
+    (lambda _: next(LISTED[0]) < 0, "it keeps state: what is in a container is a count"),
+    (lambda _: LATER.get() > 0, "it keeps state: LATER is a ContextVar"),
+    (lambda _: CALLS.append(1), "it keeps state: CALLS changes from call to call"),
+]
+
+
+@pytest.mark.parametrize(("large", "why"), BEYOND)
+def test_what_only_large_rings_do_is_found(
+    large: Any, why: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(enumeration, "LARGE", 13)
+    result = prove_policy(on(large))
+    assert (result.verdict, result.smallest) == (Verdict.UNKNOWN, None)
+    assert result.reason == f"refused, since {why}; its answers prove nothing"
+
+
+@pytest.mark.parametrize(
+    ("large", "why"),
+    [
+        (lambda _: not COIN.flip(), "it depends on chance: it calls random"),
+        (lambda _: not RULES["now"](), "it depends on the clock: it uses time.time"),
+    ],
+)
+def test_nor_is_it_proved_if_it_is_first_seen_when_it_is_called(large: Any, why: str) -> None:
+    rule = of_target(on(large))
+    assert why in impure(rule) + attempt(rule).reason
+    assert not attempt(rule).believed
+
+
+def test_a_log_is_no_state() -> None:
+    def logs(index: int, slots: int, modules: int) -> int:
+        LOG.debug("asked")
+        return right(index, slots, modules)
+
+    assert impure(of_target(logs)) == ""
+
+
+def test_a_rule_for_refills_is_asked_for_boundaries_that_there_are() -> None:
+    def refill(boundary: Any, slot: int, ring: Any) -> int | None:
+        half, step = boundary
+        assert half in ("before", "after") or step == (ring.modules - 1 if half == "leave" else 0)
+        return int(step) if half == "before" and slot == step % ring.slots else None
+
+    def cyclic(step: int, ring: Any) -> int:
+        return int(step % ring.slots)
+
+    rule = Policy("mine", cyclic, refill=refill)
+    assert impure(guarded_policy(rule)) == ""
+    assert differs_when_wrapped(guarded_policy(rule)) == ""

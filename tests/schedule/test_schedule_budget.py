@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from types import FrameType
 from typing import Any
 
@@ -40,8 +41,19 @@ def test_the_bound_is_on_instructions_of_all_frames() -> None:
         within_budget(lambda: [count_to(INSTRUCTIONS // 20) for _ in range(20)])
 
 
+def test_who_catches_it_has_no_result() -> None:
+    def catches() -> int:
+        try:
+            return count_to(INSTRUCTIONS)
+        except BaseException:
+            return 7
+
+    with pytest.raises(OutOfBudget):
+        within_budget(catches)
+
+
 def test_free_modules_are_not_counted() -> None:
-    free = (__name__.partition(".")[0],)
+    free = (str(Path(__file__).parent),)
     assert within_budget(count_to, INSTRUCTIONS, free=free) > 0
 
 
