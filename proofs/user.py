@@ -106,7 +106,7 @@ def prove_policy(policy: Policy | Target, loaded: str | None = None) -> PolicyRe
         large, before = large_bound(policy), state(policy)
         if policy.least_slots > large:
             few = (
-                f"its rings begin at K={policy.least_slots}, and those to {large}x{large} are tried"
+                f"only rings to {large}x{large} are tried, and it needs {policy.least_slots} slots"
             )
             return _unknown(policy, Attempt(0, 0, few))
         for bound, done in ((SMALL, 0), (large, SMALL)):
