@@ -6,7 +6,7 @@ from collections import Counter
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, Phase, settings
+from hypothesis import HealthCheck, Phase, seed, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import run_state_machine_as_test
 
@@ -58,6 +58,15 @@ def test_every_rule_runs_often() -> None:
     assert rarely(model, 8) == set(), model.ran
     assert model.ran["copy_lands"] <= model.ran["copy_begins"]
     assert not other.ran
+
+
+@pytest.mark.parametrize("number", range(3))
+def test_the_old_rule_is_found_with_the_settings_that_a_user_gets(number: int) -> None:
+    model = seed(number)(policy_machine(policies.modular))
+    how = settings(model.TestCase.settings, database=None, phases=[Phase.generate])
+    assert (how.max_examples, how.stateful_step_count) == (300, 60)
+    with pytest.raises(AssertionError, match=r"ownership|identity"):
+        run_state_machine_as_test(model, settings=how)
 
 
 def test_a_rule_that_never_runs_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
