@@ -41,11 +41,11 @@ LIMIT = 200_000
 
 class Position(NamedTuple):
     """done: by stream, how many of its tasks are done.  begun: by stream, whether the next one
-    has begun.  device: what the slots hold."""
+    has begun.  device: the number of the device's state, of which there are few."""
 
     done: tuple[int, ...]
     begun: tuple[bool, ...]
-    device: machine.State
+    device: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,10 +83,51 @@ class _Explorer(Queues):
         self.written = written
         self.faults: set[Fault] = set()
         self.new: list[str] = []
+        self.events = [self._events(number) for number in range(len(self.operations))]
+        self.states = [machine.start(len(self.slot))]
+        self.numbers = {self.states[0]: 0}
+        self.after: dict[tuple[int, int, bool], int] = {}
+        self.refusals: dict[tuple[int, int], str | None] = {}
+
+    def _events(self, number: int) -> tuple[machine.Event, machine.Event] | None:
+        """With which events a copy, a run, or a write that reads a slot begins and ends."""
+        operation = self.operations[number]
+        if not isinstance(operation, Copy | Run | Write) or operation.slot is None:
+            return None
+        slot, content = self.slot[operation.slot], self.content[number]
+        if isinstance(operation, Copy):
+            return machine.CopyBegins(slot, content), machine.CopyLands(slot)
+        return machine.ModuleBegins(slot, content), machine.ModuleEnds(slot)
+
+    def event(self, number: int, ends: bool) -> machine.Event:
+        events = self.events[number]
+        assert events is not None, "what begins and ends"
+        return events[ends]
+
+    def effect(self, device: int, number: int, ends: bool) -> int:
+        """The device's state, by number, after the task began or ended. The machine is asked once
+        for each state."""
+        key = (device, number, ends)
+        if key not in self.after:
+            state = machine.effect(self.states[device], self.event(number, ends))
+            if state not in self.numbers:
+                self.numbers[state] = len(self.states)
+                self.states.append(state)
+            self.after[key] = self.numbers[state]
+        return self.after[key]
+
+    def refused(self, device: int, number: int) -> str | None:
+        """The property that the machine sees violated if the task begins now, or None."""
+        key = (device, number)
+        if key not in self.refusals:
+            event = self.event(number, ends=False)
+            objection = machine.objection(self.states[device], event, _no_next_user)
+            self.refusals[key] = objection.property if objection else None
+        return self.refusals[key]
 
     def explore(self, limit: int) -> Explored:
         streams = len(self.queues)
-        first = Position((0,) * streams, (False,) * streams, machine.start(len(self.slot)))
+        first = Position((0,) * streams, (False,) * streams, 0)
         first = self.settle(first)
         came_from: dict[Position, tuple[Position, Move] | None] = {first: None}
         shortest: dict[str, tuple[Move, ...]] = {}
@@ -134,7 +175,7 @@ class _Explorer(Queues):
                     done[stream], going = done[stream] + 1, True
         return Position(tuple(done), position.begun, position.device)
 
-    def step(self, position: Position, stream: int, device: machine.State) -> Position:
+    def step(self, position: Position, stream: int, device: int) -> Position:
         """The stream's next task is done."""
         done = (*position.done[:stream], position.done[stream] + 1, *position.done[stream + 1 :])
         begun = (*position.begun[:stream], False, *position.begun[stream + 1 :])
@@ -152,10 +193,8 @@ class _Explorer(Queues):
                 begun = (*position.begun[:stream], True, *position.begun[stream + 1 :])
                 yield (number, "begins"), Position(position.done, begun, device)
                 continue
-            if isinstance(operation, Copy):
-                device = machine.effect(device, machine.CopyLands(self.slot[operation.slot]))
-            elif isinstance(operation, Run):
-                device = machine.effect(device, machine.ModuleEnds(self.slot[operation.slot]))
+            if isinstance(operation, Copy | Run):
+                device = self.effect(device, number, ends=True)
             elif isinstance(operation, Write):
                 self.write(position, number, operation)
             yield (number, "ends"), self.settle(self.step(position, stream, device))
@@ -181,25 +220,20 @@ class _Explorer(Queues):
                 assert isinstance(operation, Copy | Run), "what begins"
                 yield number, operation
 
-    def begin(self, position: Position, number: int, operation: Copy | Run) -> machine.State:
+    def begin(self, position: Position, number: int, operation: Copy | Run) -> int:
         """The device after the copy or run began; what the machine says against it."""
-        event: machine.Event
-        if isinstance(operation, Copy):
-            event = machine.CopyBegins(self.slot[operation.slot], self.content[number])
-        else:
-            event = machine.ModuleBegins(self.slot[operation.slot], self.content[number])
-        objection = machine.objection(position.device, event, _no_next_user)
-        if objection is not None and objection.property == IDENTITY:
+        refused = self.refused(position.device, number)
+        if refused == IDENTITY:
             self.fault(IDENTITY, number)
         others = list(self.accesses(position))
         runs = [one for _, one in (*others, (number, operation)) if isinstance(one, Run)]
-        if objection is not None or len(runs) > 1:  # the machine knows of one run at a time
+        if refused is not None or len(runs) > 1:  # the machine knows of one run at a time
             for other, theirs in others:
                 if theirs.slot == operation.slot:
                     pair = (theirs, operation) if other < number else (operation, theirs)
                     first, second = (isinstance(one, Copy) for one in pair)
                     self.fault(HAZARDS[first, second], number, other)
-        return machine.effect(position.device, event)
+        return self.effect(position.device, number, ends=False)
 
     def write(self, position: Position, number: int, operation: Write) -> None:
         """The host writes a block: no copy may be reading it. If what it writes is in a slot, it
@@ -210,11 +244,8 @@ class _Explorer(Queues):
                 self.fault(BLOCK, number, other)
             if theirs.slot == operation.slot:
                 self.fault(RAW, number, other)
-        if operation.slot is not None:
-            reads = machine.ModuleBegins(self.slot[operation.slot], self.content[number])
-            refused = machine.objection(position.device, reads, _no_next_user)
-            if refused is not None and refused.property == IDENTITY:
-                self.fault(IDENTITY, number)
+        if operation.slot is not None and self.refused(position.device, number) == IDENTITY:
+            self.fault(IDENTITY, number)
 
     def over(self, done: Sequence[int], number: int) -> None:
         """A wait or join is over: is what it means done?"""
