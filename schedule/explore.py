@@ -12,7 +12,7 @@ shortest one.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -83,46 +83,42 @@ class _Explorer(Queues):
         self.written = written
         self.faults: set[Fault] = set()
         self.new: list[str] = []
-        self.events = [self._events(number) for number in range(len(self.operations))]
+        # States of the device and events are few: by number, each is asked about once.
         self.states = [machine.start(len(self.slot))]
         self.numbers = {self.states[0]: 0}
-        self.after: dict[tuple[int, int, bool], int] = {}
+        self.alike: dict[machine.Event, int] = {}
+        self.begins = [self._event(number, _begins) for number in range(len(self.operations))]
+        self.ends = [self._event(number, _ends) for number in range(len(self.operations))]
+        self.events = list(self.alike)
+        self.after: dict[tuple[int, int], int] = {}
         self.refusals: dict[tuple[int, int], str | None] = {}
 
-    def _events(self, number: int) -> tuple[machine.Event, machine.Event] | None:
-        """With which events a copy, a run, or a write that reads a slot begins and ends."""
+    def _event(self, number: int, made: Callable[[Access, int, int], machine.Event]) -> int:
+        """The number of the event with which a copy, a run, or a write that reads a slot begins,
+        or ends; of other tasks, none."""
         operation = self.operations[number]
         if not isinstance(operation, Copy | Run | Write) or operation.slot is None:
-            return None
-        slot, content = self.slot[operation.slot], self.content[number]
-        if isinstance(operation, Copy):
-            return machine.CopyBegins(slot, content), machine.CopyLands(slot)
-        return machine.ModuleBegins(slot, content), machine.ModuleEnds(slot)
+            return EMPTY
+        event = made(operation, self.slot[operation.slot], self.content[number])
+        return self.alike.setdefault(event, len(self.alike))
 
-    def event(self, number: int, ends: bool) -> machine.Event:
-        events = self.events[number]
-        assert events is not None, "what begins and ends"
-        return events[ends]
-
-    def effect(self, device: int, number: int, ends: bool) -> int:
-        """The device's state, by number, after the task began or ended. The machine is asked once
-        for each state."""
-        key = (device, number, ends)
+    def effect(self, device: int, event: int) -> int:
+        """The device's state after the event."""
+        key = (device, event)
         if key not in self.after:
-            state = machine.effect(self.states[device], self.event(number, ends))
+            state = machine.effect(self.states[device], self.events[event])
             if state not in self.numbers:
                 self.numbers[state] = len(self.states)
                 self.states.append(state)
             self.after[key] = self.numbers[state]
         return self.after[key]
 
-    def refused(self, device: int, number: int) -> str | None:
-        """The property that the machine sees violated if the task begins now, or None."""
-        key = (device, number)
+    def refused(self, device: int, event: int) -> str | None:
+        """The property that the machine sees violated by the event, or None."""
+        key = (device, event)
         if key not in self.refusals:
-            event = self.event(number, ends=False)
-            objection = machine.objection(self.states[device], event, _no_next_user)
-            self.refusals[key] = objection.property if objection else None
+            found = machine.objection(self.states[device], self.events[event], _no_next_user)
+            self.refusals[key] = found.property if found else None
         return self.refusals[key]
 
     def explore(self, limit: int) -> Explored:
@@ -194,7 +190,7 @@ class _Explorer(Queues):
                 yield (number, "begins"), Position(position.done, begun, device)
                 continue
             if isinstance(operation, Copy | Run):
-                device = self.effect(device, number, ends=True)
+                device = self.effect(device, self.ends[number])
             elif isinstance(operation, Write):
                 self.write(position, number, operation)
             yield (number, "ends"), self.settle(self.step(position, stream, device))
@@ -222,7 +218,7 @@ class _Explorer(Queues):
 
     def begin(self, position: Position, number: int, operation: Copy | Run) -> int:
         """The device after the copy or run began; what the machine says against it."""
-        refused = self.refused(position.device, number)
+        refused = self.refused(position.device, self.begins[number])
         if refused == IDENTITY:
             self.fault(IDENTITY, number)
         others = list(self.accesses(position))
@@ -233,7 +229,7 @@ class _Explorer(Queues):
                     pair = (theirs, operation) if other < number else (operation, theirs)
                     first, second = (isinstance(one, Copy) for one in pair)
                     self.fault(HAZARDS[first, second], number, other)
-        return self.effect(position.device, number, ends=False)
+        return self.effect(position.device, self.begins[number])
 
     def write(self, position: Position, number: int, operation: Write) -> None:
         """The host writes a block: no copy may be reading it. If what it writes is in a slot, it
@@ -244,7 +240,10 @@ class _Explorer(Queues):
                 self.fault(BLOCK, number, other)
             if theirs.slot == operation.slot:
                 self.fault(RAW, number, other)
-        if operation.slot is not None and self.refused(position.device, number) == IDENTITY:
+        if (
+            operation.slot is not None
+            and self.refused(position.device, self.begins[number]) == IDENTITY
+        ):
             self.fault(IDENTITY, number)
 
     def over(self, done: Sequence[int], number: int) -> None:
@@ -269,6 +268,18 @@ class _Explorer(Queues):
             work = isinstance(self.operations[other], Copy | Run | Idle)
             if other < number and work and not self.is_done(done, other):
                 self.fault(JOINED, number, other)
+
+
+Access = Copy | Run | Write
+
+
+def _begins(operation: Access, slot: int, content: int) -> machine.Event:
+    copy = isinstance(operation, Copy)
+    return machine.CopyBegins(slot, content) if copy else machine.ModuleBegins(slot, content)
+
+
+def _ends(operation: Access, slot: int, _: int) -> machine.Event:
+    return machine.CopyLands(slot) if isinstance(operation, Copy) else machine.ModuleEnds(slot)
 
 
 def _no_next_user(slot: int, step: int) -> int:
