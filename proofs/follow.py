@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import builtins
 import dis
+import gc
 import operator
 import os
 import sys
@@ -83,7 +84,8 @@ def followed(function: Callable[..., Any], way: Way | None = None) -> Callable[.
                     refused.append(f"{on}: it calls {what.__name__}")
 
         noted.clear()
-        before = sys.getprofile()
+        before, collects = sys.getprofile(), gc.isenabled()
+        gc.disable()  # callbacks of the collector (Hypothesis has one) are no part of the policy
         sys.setprofile(called)
         try:
             result = within_budget(function, *arguments, free=FREE, refuse=refuse)
@@ -94,6 +96,8 @@ def followed(function: Callable[..., Any], way: Way | None = None) -> Callable[.
                 raise Raised(f"it raises {type(error).__name__}") from error
         finally:
             sys.setprofile(before)
+            if collects:
+                gc.enable()
         if refused:  # said at the end, where the function can't catch it
             raise LooksBehind(refused[0])
         if isinstance(result, int) and type(result) not in (int, bool):

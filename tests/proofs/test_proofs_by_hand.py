@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from proofs.claims import EXPECTED_OBLIGATIONS
-from proofs.mutants import MUTANTS
+from proofs.claims import EXPECTED
 from tests.proofs.kit import copy_of_the_code, edit, python
 
 RAW = "if state.moving[slot] != EMPTY:\n                return Objection(RAW, slot)"
@@ -87,18 +86,21 @@ def test_an_edited_copy_is_not_proved(name: str, tmp_path: Path) -> None:
 
 
 def test_the_code_as_it_is_is_proved(tmp_path: Path) -> None:
+    """Of some claims; ``make prove`` is all of it."""
     copy_of_the_code(tmp_path, "schedule", "proofs")
-    fewer_programs(tmp_path, 2)
-    run = python("-m", "proofs", first=tmp_path, then=tmp_path)
+    run = python("-m", "proofs", "--only=0", "--only=4", "--only=7", first=tmp_path, then=tmp_path)
     assert (run.returncode, run.stderr) == (0, "")
     lines = run.stdout.splitlines()
-    many, all_ = len(MUTANTS), EXPECTED_OBLIGATIONS
-    assert lines[-1] == (
-        f"PROVED: 12 claims, {all_} of {all_} obligations, {many} of {many} mutants refuted"
-    )
     words = [line.split()[0] for line in lines if line[0] != " "]
-    shown = ["PROVED"] * 9 + ["HOLDS_TO_BOUND"] * 3 + ["REFUTED"] * many
-    assert words == [*shown, *["PROVED"] * 7, "PROVED:"]
+    mutants = words.count("REFUTED")
+    many = EXPECTED[0] + EXPECTED[4] + EXPECTED[7]
+    assert lines[-1] == (
+        f"PROVED: 3 claims, {many} obligations, {mutants} of {mutants} mutants refuted"
+    )
+    assert mutants > 20
+    # No claim to a bound is among these, so there is nothing for the engines to agree on.
+    gates = ["PROVED"] * 6 + ["NOT_ASKED", "PROVED:"]
+    assert words == [*["PROVED"] * 3, *["REFUTED"] * mutants, *gates]
     assert [line.split(":")[0].split("gate ")[1] for line in lines if " gate " in line] == [
         *("count", "witnesses", "sizes", "mutants", "kills", "second solver", "engines")
     ]

@@ -129,15 +129,6 @@ def test_a_fault_at_few_sizes_is_found_at_the_smallest(outside: Path) -> None:
     assert "ownership  VIOLATED  pass 0, after module 2: refill of module 0" in run.stdout
 
 
-def test_a_fault_beyond_every_ring_that_is_tried_is_suspected_and_replayed(outside: Path) -> None:
-    run = policy("my_policies:beyond", outside)
-    assert (run.returncode, run.stderr) == (1, "")
-    head, *_ = run.stdout.splitlines()
-    assert head.startswith("VIOLATED        my_policies:beyond: smallest N=")
-    assert head.endswith("(enumeration, shrunk from a larger ring; all rings to 64x64 are safe)")
-    assert "PROVED" not in run.stdout
-
-
 AT = "(index=0, slots=1, modules=1)"
 UNUSABLE = [
     ("my_policies:floats", [AT, "a float; return an integer, or None"]),

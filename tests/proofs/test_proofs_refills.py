@@ -33,7 +33,11 @@ def few_rings(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_named_policy_is_proved(name: str) -> None:
     result = prove_policy(NAMED[name])
     assert (result.verdict, result.engine, result.obligations) == (Verdict.PROVED, "z3", 4)
-    assert result.bound == "all N and K" + " >= 2" * (name == "one_ahead")
+    assert result.bound == (
+        "all N and K"
+        + " >= 2" * (name == "one_ahead")
+        + ", a period of at most 1,000,000 steps" * (name == "rotating")
+    )
 
 
 def test_each_named_rule_says_what_brings_a_module() -> None:
@@ -224,7 +228,8 @@ def test_a_users_period(passes: Any, verdict: Verdict, text: str) -> None:
     result = prove_policy(Policy("mine", cyclic, passes=passes))
     assert (result.verdict, text in result.reason) == (verdict, True)
     if verdict is Verdict.PROVED:
-        assert (result.obligations, result.bound) == (5, "all N and K")
+        bound = "all N and K, a period of at most 1,000,000 steps"
+        assert (result.obligations, result.bound) == (5, bound)
 
 
 def by_pass(step: int, ring: Any) -> Any:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import gc
 import marshal
 import operator
+import time
 from functools import wraps
 from typing import Any
 
 import pytest
 
-from proofs import prove_policy
+from proofs import prove_policy, wrapped
 from proofs.report import Verdict
 from proofs.user import attempt
 from schedule import Policy, PolicyError, Ring, check
@@ -78,10 +80,10 @@ def is_no_zero(number: Any) -> bool:
 WRAPPED = [has_terms, takes_no_bytes, has_no_bits, is_not_equal, is_no_int, has_another_class]
 
 
-@pytest.mark.parametrize("wrapped", [*WRAPPED, has_no_real, is_no_zero])
-def test_what_finds_out_that_it_is_followed_is_not_proved(wrapped: Any) -> None:
+@pytest.mark.parametrize("finds_out", [*WRAPPED, has_no_real, is_no_zero])
+def test_what_finds_out_that_it_is_followed_is_not_proved(finds_out: Any) -> None:
     def two_faced(index: int, slots: int, modules: int) -> int:
-        if wrapped(modules):
+        if finds_out(modules):
             return right(index, slots, modules)
         return right(index, slots, modules) if modules != LARGE else 0
 
@@ -209,3 +211,27 @@ def test_a_result_that_can_not_be_printed_is_still_an_answer() -> None:
 
     with pytest.raises(PolicyError, match=r"ValueError: red \\x1b\[31m\\nline;"):
         of_target(rude)(Ring(3, 2))
+
+
+def test_a_callback_of_the_collector_is_no_part_of_a_policy(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Hypothesis has one, which asks for the time."""
+    asked: list[float] = []
+
+    def note(*_: object) -> None:
+        asked.append(time.perf_counter())
+
+    def litters(index: int, slots: int, modules: int) -> int:
+        kept: list[list[int]] = [[] for _ in range(2_000)]
+        return right(index, slots, modules) + len(kept[0])
+
+    gc.callbacks.append(note)
+    try:
+        litters(0, 1, 1)
+        assert asked
+        monkeypatch.setattr(wrapped, "SMALL", 3)
+        assert wrapped.differs_when_wrapped(of_target(litters)) == ""
+        assert gc.isenabled()
+    finally:
+        gc.callbacks.remove(note)

@@ -52,7 +52,7 @@ def rarely(model: type[PolicyMachine], least: int) -> set[str]:
 def test_every_rule_runs_often() -> None:
     """So no precondition is one that never holds; and the counts are of this class alone."""
     model, other = policy_machine(policies.chain), policy_machine(policies.chain)
-    run(model, 100)
+    run(model, 200)
     marked = (name for name in dir(model) if hasattr(getattr(model, name), MARK))
     assert set(model.ran) == {*marked} == RULES
     assert rarely(model, 8) == set(), model.ran
