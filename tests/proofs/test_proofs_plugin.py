@@ -72,6 +72,7 @@ def no_other_plugins(monkeypatch: pytest.MonkeyPatch) -> None:
     """Other people's plugins take longer to import than a policy to refute."""
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
     monkeypatch.delenv("PYTEST_ADDOPTS", raising=False)
+    monkeypatch.delenv("CI", raising=False)  # there pytest says in its summary all once more
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from proofs import enumeration, prove_policy
+from proofs import enumeration, prove_policy, user
 from proofs.claims import claims
 from proofs.mutants import MUTANTS
 from proofs.obligation import System, discharge
@@ -24,6 +24,7 @@ RULES = ("restart", "one_ahead", "on_demand")
 @pytest.fixture(autouse=True)
 def few_rings(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(enumeration, "LARGE_TABLES", 13)
+    monkeypatch.setattr(user, "EACH", 1)
 
 
 # ---- the named ones

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from proofs import PolicyResult, assert_policy_safe, enumeration, prove_policy
+from proofs import PolicyResult, assert_policy_safe, enumeration, prove_policy, user
 from proofs.enumeration import rings
 from proofs.report import Verdict
 from schedule import Policy, Ring, check, policies
@@ -43,6 +43,7 @@ LIMITS = (enumeration.SMALL, enumeration.LARGE)
 def few_rings(monkeypatch: pytest.MonkeyPatch) -> None:
     """Enumerate to 24x24 only, to save time; the tests of the command line do not."""
     monkeypatch.setattr(enumeration, "LARGE", 24)
+    monkeypatch.setattr(user, "EACH", 2)
 
 
 # ---- for a user's own tests
