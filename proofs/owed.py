@@ -73,19 +73,18 @@ def _ready(policy: Policy, slots: int | None) -> list[Obligation]:
 def _brought(policy: Policy, slots: int | None) -> list[Obligation]:
     """Of a policy with a rule for targets or for refills."""
     at, least, slot_of = witness(policy, slots), policy.least_slots, followed(policy.slot_of)
-    if policy.refill is not None:
+    if policy.target is None:
+        assert policy.refill is not None, "derived refills are proved to be ready"
         rule = Rule(slot_of, followed(policy.refill), least, False)
-    else:
-        assert policy.target is not None
-        rule = of_target(slot_of, followed(policy.target), least)
-    found = [_slots(policy, at)]
-    if policy.target is not None:  # one that is no module has no slot: the rule would not show it
-        target, where = followed(policy.target), enough(policy)
-        text = "targets are modules"
-        found.append(Obligation("targets", text, target_in_range(target, where), at))
+        text, in_ring = "refills are modules", refill_in_range(rule.refill, least)
+    else:  # a target that is no module has no slot either: the rule would not show it
+        target = followed(policy.target)
+        rule = of_target(slot_of, target, least)
+        text, in_ring = "targets are modules", target_in_range(target, enough(policy))
     of_step = {name: value for name, value in at.items() if name != "s"}
-    found += [
-        Obligation("range", "refills are modules", refill_in_range(rule.refill, least), at),
+    return [
+        _slots(policy, at),
+        Obligation("range", text, in_ring, at),
         Obligation(
             "next user",
             "every refill at any boundary brings its slot's next user",
@@ -99,7 +98,6 @@ def _brought(policy: Policy, slots: int | None) -> list[Obligation]:
             of_step,
         ),
     ]
-    return found
 
 
 def _slots(policy: Policy, at: At) -> Obligation:

@@ -22,6 +22,7 @@ from schedule.table import (
     Refill,
     Refills,
     Schedule,
+    around,
 )
 
 Line = tuple[Boundary, ...]
@@ -43,12 +44,7 @@ class Planted:
 
 def line_of(modules: int, passes: int) -> Line:
     """A period's boundaries and runs."""
-    found: list[Boundary] = []
-    for step in range(modules * passes):
-        found += [Boundary(ENTER, step)] if step % modules == 0 else []
-        found += [Boundary(BEFORE, step), Boundary(RUN, step), Boundary(AFTER, step)]
-        found += [Boundary(LEAVE, step)] if step % modules == modules - 1 else []
-    return tuple(found)
+    return tuple(at for step in range(modules * passes) for at in around(step, modules))
 
 
 def gap(line: Line, slot_of: Sequence[int], step: int) -> tuple[Line, int]:

@@ -18,7 +18,7 @@ from proofs.enumeration import SMALL, rings
 from proofs.integers import SymBool, SymInt
 from proofs.reach import assigned, depends_on, reached
 from schedule.policy import Policy
-from schedule.table import AFTER, BEFORE, ENTER, LEAVE, PRELOAD, Boundary
+from schedule.table import PRELOAD, RUN, Boundary, around
 from schedule.users import bare, call_text, shown
 
 NUMBERS = (int, float, bool, type(None))
@@ -82,29 +82,23 @@ def _functions(policy: Policy) -> Iterator[tuple[str, Callable[..., Any]]]:
 
 def _calls(policy: Policy, ring: Any) -> Iterator[Call]:
     """Every call that makes the ring's schedule."""
-    functions, steps = dict(_functions(policy)), policy.steps(ring)
+    functions = dict(_functions(policy))
     yield "passes", policy.passes, {"ring": ring}
-    for step in range(steps):
+    for step in range(policy.steps(ring)):
         yield "slot_of", policy.slot_of, {"step": step, "ring": ring}
         if "target" in functions:
             sizes = {"slots": ring.slots, "modules": ring.modules}
             yield "target", functions["target"], {"index": step, **sizes}
-        for boundary in boundaries(step, ring.modules, steps) if "refill" in functions else ():
+        for boundary in boundaries(step, ring.modules) if "refill" in functions else ():
             for slot in range(ring.slots):
                 where = {"boundary": boundary, "slot": slot, "ring": ring}
                 yield "refill", functions["refill"], where
 
 
-def boundaries(step: int, modules: int, steps: int) -> Iterator[Boundary]:
+def boundaries(step: int, modules: int) -> list[Boundary]:
     """Those of a step: a rule for refills is asked at no other ones."""
-    there = {
-        PRELOAD: step == 0,
-        ENTER: step % modules == 0,
-        BEFORE: step < steps,
-        AFTER: step < steps,
-        LEAVE: step % modules == modules - 1,
-    }
-    return (Boundary(half, step) for half, is_there in there.items() if is_there)
+    preload = [Boundary(PRELOAD, 0)] if step == 0 else []
+    return preload + [at for at in around(step, modules) if at.half != RUN]
 
 
 def _refused(name: str, found: Any) -> str:

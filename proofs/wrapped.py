@@ -127,7 +127,7 @@ def _calls(policy: Policy, index: int, slot: int, slots: int, modules: int) -> I
         goal = bare(policy.target)
         yield goal, lambda number, size: (number(index), size(slots), number(modules))
     if policy.refill is not None:
-        for at in boundaries(index, modules, modules):
+        for at in boundaries(index, modules):
             yield bare(policy.refill), of_boundary(at.half)
 
 

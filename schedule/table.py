@@ -51,6 +51,14 @@ class Boundary(NamedTuple):
         }.get(self.half, f"{self.half} {self.step}")
 
 
+def around(step: int, modules: int) -> tuple[Boundary, ...]:
+    """The boundaries of a step of a period, and between them its run as one of half RUN, in host
+    order. The preload is before all of them."""
+    enter = (Boundary(ENTER, step),) if step % modules == 0 else ()
+    leave = (Boundary(LEAVE, step),) if step % modules == modules - 1 else ()
+    return (*enter, *(Boundary(half, step) for half in (BEFORE, RUN, AFTER)), *leave)
+
+
 class Moment(NamedTuple):
     """One thing that happens in a walk over a schedule, in host order.
 
