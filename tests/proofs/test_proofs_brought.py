@@ -174,6 +174,23 @@ def test_one_that_does_not_is_suspected_where_it_is_wrong(
     assert not check(policy(ring)).safe
 
 
+def test_what_came_before_the_slots_run_before_is_not_this_module() -> None:
+    """One slot for all: what comes before the run of module i-1 is module i-1."""
+
+    def one_slot(step: int, ring: Any) -> int:
+        del step, ring
+        return 0
+
+    def before_each(half: str, step: Any, slot: Any, ring: Any) -> Any:
+        del ring
+        return step if half == "before" and slot == 0 else None
+
+    assert attempt(policy_of(before_each, one_slot)).reason == ""
+    policy = policy_of(unless(before_each, last), one_slot)
+    assert attempt(policy).reason.startswith("brought: nothing brings it behind the slot's run")
+    assert not check(policy(Ring(1001, 1))).safe
+
+
 # ---- each K alone
 
 

@@ -93,6 +93,14 @@ def test_what_finds_out_that_it_is_followed_is_not_proved(finds_out: Any) -> Non
     assert tried.obligations == 0  # before anything was asked of the solver
 
 
+def test_a_none_in_another_branch_makes_no_comparison_with_none() -> None:
+    def compares(index: int, slots: int, modules: int) -> int:
+        return right(index, slots, modules) if is_no_zero(modules) or modules else 0
+
+    reason = attempt(of_target(compares)).reason
+    assert reason == "refused, since it looks at more than numbers: `is` between numbers"
+
+
 def test_the_budget_can_not_be_swallowed() -> None:
     def swallows(index: int, slots: int, modules: int) -> int:
         if modules > 70:
