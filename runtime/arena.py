@@ -1,174 +1,100 @@
-"""Host blocks and device slots as bytes, and the two sets of Parameters that lie over them.
+"""Host blocks and device slots as bytes, and the two sets of tensors that lie over them.
 
-A module's own Parameter objects never change identity; they live in the module's host block. A
-second set lies over its slot, at fixed addresses; over each of them, if it runs from several.
-Binding puts the second set into the submodules' ``_parameters`` while the module runs, and the
-first set back when it ended. So outside its module's run a weight is its host master, never a
-slot's bytes.
-
-Every parameter, host and device, has a storage object of its own over its bytes: views into one
-shared storage break ``torch.save``, safetensors and AOTAutograd.
+A module's own Parameter and buffer objects never change identity; they live in the module's host
+block, its *host masters*. A second set lies over its slot, at fixed addresses; over each of them,
+if it runs from several. Binding puts the second set into the submodules' tables while the module
+runs, and the first set back when it ended. So outside its module's run a weight is its host
+master, never a slot's bytes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence, Set
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 
 import torch
 from torch import nn
 
+from runtime.layout import Block, Item, Layout, Segment, hangs
+from runtime.leaves import counted, is_wrapper, leaves, place_at, rebuilt
 from schedule.errors import OffloadError
 from schedule.table import RUN, Schedule
 
 MARK = "ringproof_offloaded"
-"""The attribute that marks a Parameter as living in a host block, by its id: a copy of it, from
-a deepcopy or a file, carries the attribute too and does not."""
-
-ALIGNMENT = 256
-"""Bytes; every parameter starts at a multiple, which satisfies all vector loads."""
-
-
-@dataclass(frozen=True, slots=True)
-class Region:
-    """Where a parameter lies in its module's block: bytes from ``offset``, and how to read them."""
-
-    offset: int
-    size: int
-    shape: torch.Size
-    stride: tuple[int, ...]
-    dtype: torch.dtype
-
-    def over(self, block: torch.Tensor) -> torch.Tensor:
-        """A tensor over this region of the block, with a storage object of its own."""
-        bytes_ = block.untyped_storage()[self.offset : self.offset + self.size]
-        tensor = torch.empty(0, dtype=self.dtype, device=block.device)
-        return tensor.set_(bytes_, 0, self.shape, self.stride)
+"""The attribute that marks a tensor as living in a host block, by its id: a copy of it, from a
+deepcopy or a file, carries the attribute too and does not."""
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """One name under which a parameter hangs in a submodule, and its two Parameter objects."""
+    """One name under which a tensor hangs in a submodule, its path in the module, and its two
+    objects."""
 
-    parameters: dict[str, nn.Parameter | None]
+    tensors: dict[str, torch.Tensor | None]
     name: str
-    host: nn.Parameter
-    device: nn.Parameter
+    path: str
+    host: torch.Tensor
+    device: torch.Tensor
 
     @property
-    def shows(self) -> nn.Parameter | None:
-        """The Parameter that the submodule has under this name now."""
-        return self.parameters.get(self.name)
+    def shows(self) -> torch.Tensor | None:
+        """What the submodule has under this name now."""
+        return self.tensors.get(self.name)
 
 
 @dataclass(slots=True, eq=False)
 class DeviceSet:
-    """A module's second set of Parameters, over one slot.
+    """A module's second set of tensors, over one slot.
 
     places: where they hang in the module.     start, end: the slot's addresses.
-    written: the sum of their versions, after the last write that is in the host masters too.
+    pairs: each plain tensor in the slot, and its host master.     counted: whose versions count.
+    buffers: the places of buffers, which a module may replace while it runs.
+    written: the sum of the versions, after the last write that is in the host masters too.
     """
 
     module: int
     places: tuple[Place, ...]
+    pairs: tuple[tuple[torch.Tensor, torch.Tensor], ...]
     start: int
     end: int
-    written: int = 0
+    counted: tuple[torch.Tensor, ...] = field(init=False)
+    buffers: tuple[Place, ...] = field(init=False)
+    written: int = field(init=False)
 
     def __post_init__(self) -> None:
+        objects = {id(place.device): place.device for place in self.places}
+        each = (tensor for one in objects.values() for tensor in counted(one))
+        self.counted = tuple({id(t): t for t in [*each, *(d for d, _ in self.pairs)]}.values())
+        self.buffers = tuple(p for p in self.places if not isinstance(p.host, nn.Parameter))
         self.written = self.version
 
     @property
     def was_written(self) -> bool:
         """Whether the weights in the slot were written since they were last kept."""
-        return self.written != self.version
+        return self.written != self.version or any(map(_replaced, self.buffers))
 
     @property
     def version(self) -> int:
-        return sum(place.device._version for place in self.places)
+        return sum([tensor._version for tensor in self.counted])
+
+
+def _replaced(place: Place) -> bool:
+    """Whether the module put a new tensor of the same kind under the name while it ran."""
+    shown = place.shows
+    if shown is None or shown is place.host or shown is place.device:
+        return False
+    return shown.shape == place.host.shape and shown.dtype == place.host.dtype
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
-    """The parameters of one module that are offloaded, their regions, and the block's bytes."""
+class Own:
+    """A module's own tensors, in their host block: the plain ones and where they must lie, and all
+    whose versions count."""
 
-    module: nn.Module
-    name: str
-    paths: tuple[str, ...]
-    parameters: tuple[nn.Parameter, ...]
-    regions: tuple[Region, ...]
-    size: int
-
-    @property
-    def weights(self) -> int:
-        """Bytes of weights, without the gaps of alignment."""
-        return sum(p.numel() * p.element_size() for p in self.parameters)
-
-
-def lay_out(module: nn.Module, name: str, stay: Set[int]) -> Layout:
-    """Plan the module's block; ``stay`` are the ids of parameters that are not offloaded.
-    OffloadError names a parameter that can't be. Nothing is changed."""
-    offset, paths, parameters, regions = 0, [], [], []
-    for path, parameter in module.named_parameters():
-        if id(parameter) in stay:
-            continue
-        _refuse_unless_plain(parameter, f"{name}.{path}")
-        size = _extent(parameter) * parameter.element_size()
-        shape, stride = parameter.shape, parameter.stride()
-        regions.append(Region(offset, size, shape, stride, parameter.dtype))
-        paths.append(path)
-        parameters.append(parameter)
-        offset += -(-size // ALIGNMENT) * ALIGNMENT
-    return Layout(module, name, tuple(paths), tuple(parameters), tuple(regions), offset)
-
-
-def _extent(tensor: torch.Tensor) -> int:
-    """How many elements lie between a tensor's first and last one, both included."""
-    if tensor.numel() == 0:
-        return 0
-    lengths = zip(tensor.shape, tensor.stride(), strict=True)
-    return 1 + sum((length - 1) * stride for length, stride in lengths)
-
-
-def _refuse_unless_plain(parameter: nn.Parameter, name: str) -> None:
-    if parameter.is_meta:
-        raise OffloadError(
-            f"parameter {name} is on the meta device and has no values; load the checkpoint "
-            f"before offloading"
-        )
-    if parameter.is_inference():
-        raise OffloadError(
-            f"parameter {name} was made under torch.inference_mode and has no version counter; "
-            f"build or load the model outside of it"
-        )
-    kind = type(parameter.data)
-    if type(parameter) is not nn.Parameter or kind is not torch.Tensor:
-        raise OffloadError(
-            f"parameter {name} is a {type(parameter).__name__} over a {kind.__name__}; only plain "
-            f"dense parameters can be offloaded: leave its module out of layers"
-        )
-    if parameter.layout is not torch.strided:
-        raise OffloadError(
-            f"parameter {name} has layout {parameter.layout}, and only strided ones can be "
-            f"offloaded; make it dense, or leave its module out of layers"
-        )
-    if _extent(parameter) < parameter.numel():
-        raise OffloadError(
-            f"parameter {name} overlaps itself (shape {tuple(parameter.shape)}, stride "
-            f"{parameter.stride()}); make it contiguous before offloading"
-        )
-
-
-def place_at(parameter: nn.Parameter, tensor: torch.Tensor) -> None:
-    """Let the Parameter, the same object, be over this tensor. Between some device types its
-    ``.data`` can't be set; then the two objects change contents, as ``nn.Module.to`` does it."""
-    if torch._has_compatible_shallow_copy_type(parameter, tensor):
-        parameter.data = tensor
-    else:
-        other = nn.Parameter(tensor, requires_grad=parameter.requires_grad)
-        other.__dict__.update(parameter.__dict__)  # attributes and gradient are swapped too
-        other.grad = None if parameter.grad is None else parameter.grad.to(tensor.device)
-        torch.utils.swap_tensors(parameter, other)
+    block: Block
+    masters: tuple[torch.Tensor, ...]
+    addresses: list[int]
+    counted: tuple[torch.Tensor, ...]
 
 
 class Arena:
@@ -176,85 +102,134 @@ class Arena:
 
     layouts: by module.     schedule: which modules run from a slot, or are copied into it.
     Each slot is as large as the largest of these.     sets: by module and slot.
+    changed: modules in which a tensor was registered since they were laid out.
     """
 
     def __init__(self, layouts: Sequence[Layout], schedule: Schedule, device: torch.device) -> None:
-        self.layouts, moments = tuple(layouts), list(schedule.walk(1))
-        sizes = [0] * schedule.ring.slots
-        for moment in moments:
-            sizes[moment.slot] = max(sizes[moment.slot], layouts[moment.module].size)
-        self.slots = tuple(torch.empty(size, dtype=torch.uint8, device=device) for size in sizes)
-        self.blocks: list[torch.Tensor] = []
+        self._moments, self._ring = list(schedule.walk(1)), schedule.ring
+        self.bytes_slots = 0
         self._device = device
-        self._addresses: list[tuple[int, ...]] = []
-        runs = {(moment.module, moment.slot) for moment in moments if moment.half == RUN}
-        self.sets = {
-            (module, slot): self._device_set(module, slot) for module, slot in sorted(runs)
-        }
+        self.layouts: tuple[Layout, ...] = ()
+        self.slots: tuple[torch.Tensor, ...] = ()
+        self.sets: dict[tuple[int, int], DeviceSet] = {}
+        self.changed: set[int] = set()
+        self._own: list[Own] = []
+        self._came_from: dict[int, torch.device] = {}
+        self.plan(layouts)
 
-    def _device_set(self, module: int, slot: int) -> DeviceSet:
-        over, start = self.slots[slot], self.slots[slot].data_ptr()
-        places = tuple(self._places(self.layouts[module], over))
-        return DeviceSet(module, places, start, start + over.numel())
+    def plan(self, layouts: Sequence[Layout]) -> None:
+        """Lay these out: slots that are too small are made anew, and so are the second sets."""
+        users: list[set[int]] = [set() for _ in range(self._ring.slots)]
+        for moment in self._moments:
+            users[moment.slot].add(moment.module)
+        slots = list(self.slots) or [None] * len(users)
+        for slot, modules in enumerate(users):
+            size = max((layouts[module].size for module in modules), default=0)
+            if slots[slot] is None or slots[slot].numel() < size:
+                slots[slot] = torch.empty(size, dtype=torch.uint8, device=self._device)
+        self.bytes_slots = sum(slot.numel() for slot in slots)
+        runs = sorted({(one.module, one.slot) for one in self._moments if one.half == RUN})
+        self.sets = {run: _device_set(run[0], layouts[run[0]], slots[run[1]]) for run in runs}
+        self._forget_all_but(layouts)
+        self.layouts, self.slots = tuple(layouts), tuple(slots)
 
-    def _places(self, layout: Layout, slot: torch.Tensor) -> Iterable[Place]:
-        device_set = {
-            id(parameter): nn.Parameter(region.over(slot), requires_grad=False)
-            for parameter, region in zip(layout.parameters, layout.regions, strict=True)
-        }
-        for submodule in layout.module.modules():
-            for name, parameter in submodule._parameters.items():
-                if parameter is not None and id(parameter) in device_set:
-                    yield Place(submodule._parameters, name, parameter, device_set[id(parameter)])
+    def _forget_all_but(self, layouts: Sequence[Layout]) -> None:
+        """Tensors that are in no layout any more are none of ours."""
+        kept = {id(leaf) for layout in layouts for leaf, _ in layout.leaves}
+        self._came_from = {one: at for one, at in self._came_from.items() if one in kept}
+        kept = {id(item.tensor) for layout in layouts for item in layout.items}
+        for layout in self.layouts:
+            for item in layout.items:
+                if id(item.tensor) not in kept:
+                    vars(item.tensor).pop(MARK, None)
 
-    def adopt(self, module: int, block: torch.Tensor) -> None:
-        """Move the module's weights into its host block; its Parameter objects stay the same."""
-        assert module == len(self.blocks), "modules are adopted in order"
+    @property
+    def blocks(self) -> list[Block]:
+        """The host blocks, by module."""
+        return [own.block for own in self._own]
+
+    def adopt(self, module: int, block: Block) -> None:
+        """Move the module's weights into its host block; the objects stay the same."""
         layout = self.layouts[module]
-        self.blocks.append(block)
-        for parameter, region in zip(layout.parameters, layout.regions, strict=True):
+        for leaf, _ in layout.leaves:
+            self._came_from.setdefault(id(leaf), leaf.device)
+        for leaf, region in layout.leaves:
             master = region.over(block)
-            master.copy_(parameter.data)
-            place_at(parameter, master)
-            setattr(parameter, MARK, id(parameter))
-        self._addresses.append(tuple(parameter.data_ptr() for parameter in layout.parameters))
+            master.copy_(leaf.data)
+            place_at(leaf, master)
+        for item in layout.items:
+            setattr(item.tensor, MARK, id(item.tensor))
+        masters = tuple(leaf for leaf, _ in layout.leaves)
+        every = [*(one for item in layout.items for one in counted(item.tensor)), *masters]
+        own = Own(
+            block,
+            masters,
+            [leaf.data_ptr() for leaf in masters],
+            tuple({id(tensor): tensor for tensor in every}.values()),
+        )
+        self._own[module : module + 1] = [own]
+        self.changed.discard(module)
 
     def bind(self, weights: DeviceSet) -> None:
         """Show the slot's weights in the module. OffloadError if its own are others by now."""
-        module, layout = weights.module, self.layouts[weights.module]
-        addresses = tuple(parameter.data_ptr() for parameter in layout.parameters)
+        own = self._own[weights.module]
+        if [leaf.data_ptr() for leaf in own.masters] != own.addresses or self.changed:
+            self.refuse_changed(weights.module)
         for place in weights.places:
-            shown = place.shows
+            shown = place.tensors.get(place.name)
             if shown is not place.host and shown is not place.device:
-                self._refuse_changed(module, place.name)
-        if addresses != self._addresses[module]:
-            changed = zip(addresses, self._addresses[module], layout.paths, strict=True)
-            self._refuse_changed(module, next(path for now, then, path in changed if now != then))
-        for place in weights.places:
-            place.parameters[place.name] = place.device
+                self.refuse_changed(weights.module)
+            place.tensors[place.name] = place.device
 
-    def _refuse_changed(self, module: int, path: str) -> None:
-        raise OffloadError(
-            f"parameter {path} of {self.layouts[module].name} was replaced, or its data was, while "
-            f"the model is offloaded; close() first, change the model, and offload it again"
-        )
+    def refuse_changed(self, module: int) -> None:
+        """OffloadError if the module's tensors are others than those that were adopted."""
+        what = self.change(module)
+        if what is not None:
+            raise OffloadError(
+                f"{what} while the model is offloaded; call refresh() to adopt the change"
+            )
+        self.changed.discard(module)
+
+    def change(self, module: int) -> str | None:
+        """The first tensor of the module that is not as it was adopted, and what happened."""
+        layout, own = self.layouts[module], self._own[module]
+        now = {path: tensor for path, _, _, tensor in hangs(layout.module)}
+        for weights in self.sets.values():
+            for place in weights.places if weights.module == module else ():
+                shown = now.get(place.path)
+                if shown is not place.host and shown is not place.device:
+                    what = "deleted" if shown is None else "replaced"
+                    return f"{layout.name}.{place.path} was {what}"
+        for leaf, address in zip(own.masters, own.addresses, strict=True):
+            if leaf.data_ptr() != address:
+                names = (i.path for i in layout.items if any(leaf is one for one in i.leaves))
+                return f"{layout.name}.{next(names)} was given other data"
+        for path in sorted(now.keys() ^ layout.paths):
+            return f"{layout.name}.{path} was {'added' if path in now else 'deleted'}"
+        return None
 
     def unbind(self, weights: DeviceSet) -> None:
         """Show the host masters in the module."""
         for place in weights.places:
-            if place.shows is place.device:
-                place.parameters[place.name] = place.host
+            if place.tensors.get(place.name) is place.device:
+                place.tensors[place.name] = place.host
 
     def keep_writes(self, weights: DeviceSet) -> None:
         """What was written into the weights in the slot goes into the host masters, whose new
         version then makes the slot's copy old."""
         with torch.no_grad():
-            for place in weights.places:
-                place.host.copy_(place.device)
+            for place in filter(_replaced, weights.buffers):
+                for own, new in zip(leaves(place.device), leaves(place.shows), strict=True):
+                    own.copy_(new)
+                place.tensors[place.name] = place.device
+            for device, host in weights.pairs:
+                host.copy_(device)
         weights.written = weights.version
 
     def in_slot(self, weights: DeviceSet, tensor: torch.Tensor) -> bool:
-        """Whether the tensor's bytes lie in the slot of these weights."""
+        """Whether bytes of the tensor lie in the slot of these weights."""
+        if is_wrapper(tensor):
+            return any(self.in_slot(weights, leaf) for leaf in leaves(tensor))
         if tensor.device.type != self._device.type:
             return False
         try:
@@ -264,19 +239,60 @@ class Arena:
 
     def version(self, module: int) -> int:
         """Grows whenever torch writes into one of the module's host masters."""
-        return sum(parameter._version for parameter in self.layouts[module].parameters)
+        return sum([tensor._version for tensor in self._own[module].counted])
 
-    def release(self, devices: dict[int, torch.device]) -> None:
-        """Give every Parameter an ordinary tensor again, on the device that it had by its id."""
-        for layout in self.layouts[: len(self.blocks)]:
-            for parameter in layout.parameters:
-                plain = torch.empty_strided(
-                    parameter.shape,
-                    parameter.stride(),
-                    dtype=parameter.dtype,
-                    device=devices[id(parameter)],
-                )
-                place_at(parameter, plain.copy_(parameter.data))
-                parameter.__dict__.pop(MARK, None)
-        self.blocks.clear()
+    def release(self) -> None:
+        """Give every tensor ordinary memory again, on the device that it came from; module by
+        module, so that no more than one is there twice."""
+        for layout in self.layouts:
+            for leaf, _ in layout.leaves:
+                if id(leaf) in self._came_from:
+                    device = self._came_from[id(leaf)]
+                    plain = torch.empty_strided(
+                        leaf.shape, leaf.stride(), dtype=leaf.dtype, device=device
+                    )
+                    place_at(leaf, plain.copy_(leaf.data))
+            for item in layout.items:
+                vars(item.tensor).pop(MARK, None)
+            del self._own[:1]
         self.slots, self.sets = (), {}
+
+
+def _device_set(module: int, layout: Layout, slot: torch.Tensor) -> DeviceSet:
+    block, places, pairs = (Segment(0, slot),), [], []
+    twins: dict[int, torch.Tensor] = {}
+    for item in layout.items:
+        new = [region.over(block) for region in item.regions]
+        twins[id(item.tensor)] = twin = _twin(item, iter(new))
+        inner = [
+            *leaves(twin),
+            *(one for name in item.beside for one in leaves(getattr(twin, name))),
+        ]
+        for one, region in zip(inner, item.regions, strict=True):
+            if region.size and one.data_ptr() != slot.data_ptr() + region.offset:
+                raise OffloadError(
+                    f"{item.path} of {layout.name}, a {type(item.tensor).__name__}, can't be bound "
+                    f"to a slot: what it is made of does not stay where it was put; leave the "
+                    f"module out of layers"
+                )
+        pairs += zip(inner, item.leaves, strict=True)
+    for path, table, name, tensor in hangs(layout.module):
+        if id(tensor) in twins:
+            places.append(Place(table, name, path, tensor, twins[id(tensor)]))
+    start = slot.data_ptr()
+    return DeviceSet(module, tuple(places), tuple(pairs), start, start + slot.numel())
+
+
+def _twin(item: Item, new: Iterator[torch.Tensor]) -> torch.Tensor:
+    """A tensor like the item's own, over new plain ones, with the same attributes."""
+    own = item.tensor
+    twin = rebuilt(own, new)
+    if isinstance(own, nn.Parameter):
+        # As its own: torch chooses kernels by it, and the last bits with them.
+        twin = nn.Parameter(twin, requires_grad=own.requires_grad)
+    for name in item.beside:
+        setattr(twin, name, rebuilt(getattr(own, name), new))
+    for name, value in vars(own).items():
+        if name != MARK and name not in vars(twin):
+            setattr(twin, name, value)
+    return twin

@@ -23,6 +23,7 @@ from runtime.interpreter import Interpreter, Step
 from runtime.select import Selection
 from schedule.errors import ModuleNotResident, OffloadError
 from schedule.guard import arrives, innermost, resumes
+from schedule.program import WRITE
 from schedule.ring import EMPTY
 from schedule.table import AFTER, BEFORE
 
@@ -108,8 +109,6 @@ class Hooks:
         for index, module in enumerate(self.selection.modules):
             self._before(module, lambda *_, index=index: self._arrive(index))
             self._after(module, lambda _, __, output, index=index: self._depart(index, output))
-            for part in module.modules():
-                self._handles.append(part.register_state_dict_pre_hook(lambda *_: self._saved()))
 
     def _before(self, module: nn.Module, hook: Callable[..., None]) -> None:
         self._handles.append(module.register_forward_pre_hook(_closed_to_dynamo(hook)))
@@ -217,11 +216,17 @@ class Hooks:
                     interpreter.issue(outer.halves[half])
             interpreter.arena.bind(outer.weights)
 
-    def _saved(self) -> None:
+    def saved(self) -> None:
         """A state dict is asked for: a run that was interrupted must not show its slot in it."""
         if not self._removed and len(self._alive(None)) < len(self._running):
             self._mend(None)
             self._resume()
+
+    def keep(self, index: int) -> None:
+        """What the module wrote into its slot so far goes into its masters."""
+        for call in self._running:
+            if call.step.module == index and call.step.weights.was_written:
+                self.interpreter.issue(call.step.halves[WRITE])
 
     def _mend(self, index: int | None) -> None:
         """Forget runs that ended without their hook: torch calls none for a KeyboardInterrupt."""

@@ -68,6 +68,10 @@ class Interpreter:
         self._issued: dict[int, Copied] = {}
         self.counts = Counts()
         self.log: list[Issued] | None = None
+        self.bind(program, schedule)
+
+    def bind(self, program: Program, schedule: Schedule) -> None:
+        """Make the actions, over the arena's blocks, slots and sets as they are now."""
         parts = program.parts()
         (preload,) = parts[PRELOAD]
         self.preload = self._bind(preload)
@@ -138,8 +142,12 @@ class Interpreter:
 
     def _copy(self, stream: str, slot: int, module: int) -> Action:
         size = self.arena.layouts[module].size
-        block, target = self.arena.blocks[module], self.arena.slots[slot][:size]
-        copy = self.streams.copy(stream, target, block)
+        copies = [
+            self.streams.copy(
+                stream, self.arena.slots[slot][one.offset :][: one.bytes.numel()], one.bytes
+            )
+            for one in self.arena.blocks[module]
+        ]
         counts, arena = self.counts, self.arena
         name = label(Copy(stream, slot, module))
 
@@ -149,7 +157,8 @@ class Interpreter:
             counts.redundant += is_resident(before, module, version)
             self.last[slot] = Copied()  # until all is issued the slot holds nothing whole
             with span(name):
-                copy()
+                for copy in copies:
+                    copy()
             self._issued[slot] = Copied(module, version)
             counts.copies += 1
             counts.bytes_copied += size

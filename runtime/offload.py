@@ -10,35 +10,35 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from os import PathLike
 from types import TracebackType
-from typing import Any
 
 import torch
 from torch import nn
 
-from runtime.arena import Arena, lay_out, place_at
+from runtime.arena import Arena
+from runtime.around import Around
+from runtime.choice import (
+    AnyCertificate,
+    AnyPolicy,
+    certified,
+    choice,
+    require_ordered,
+    schedule_for,
+)
 from runtime.device import Streams, streams_of
 from runtime.hooks import OFF, RAISE, RELOAD, Hooks
 from runtime.interpreter import Interpreter
-from runtime.report import Report, megabytes
-from runtime.select import Selection, select, tensors_that_stay
-from schedule import policies
-from schedule.arithmetic import Target
-from schedule.certificate import read as read_certificate
-from schedule.errors import OffloadError, ProgramError
-from schedule.faults import explain
-from schedule.loading import load
-from schedule.order import order
-from schedule.policy import Policy, of_target
+from runtime.layout import Layout, Segment, lay_out, require_worth
+from runtime.leaves import is_wrapper, place_at
+from runtime.report import Report
+from runtime.select import Selection, renewed, select, tensors_that_stay
+from runtime.views import refuse_views
+from schedule.errors import OffloadError
 from schedule.program import Program, lower
 from schedule.ring import Ring
 from schedule.table import Schedule
 from schedule.trace import Trace
-from schedule.verifier import Verified, check, verify
-
-AnyCertificate = str | PathLike[str] | dict[str, Any]
-AnyPolicy = str | Policy | Target | Schedule | Verified | None
+from schedule.verifier import verify
 
 log = logging.getLogger("ringproof.runtime")
 
@@ -81,72 +81,11 @@ def offload(
         schedule = policy = certified(certificate, modules, slots, policy)
     verify(schedule)
     program = lower(schedule)
-    _require_ordered(program, schedule.ring.modules)
+    require_ordered(program, schedule.ring.modules)
     offloaded = Offloaded(selection, schedule, program, on_miss, True, streams_of(device))
     if log.isEnabledFor(logging.INFO):
-        log.info("%s", _choice(offloaded, policy))
+        log.info("%s", choice(offloaded, policy))
     return offloaded
-
-
-def _require_ordered(program: Program, modules: int) -> None:
-    """ProgramError unless the program's own fences order it, from an empty device on."""
-    ordering = order(program.listing(2), program.streams)
-    if not ordering.safe:
-        raise ProgramError(explain(ordering, ordering.faults[0], modules))
-
-
-def certified(
-    certificate: AnyCertificate, modules: int, slots: int | None, policy: AnyPolicy
-) -> Schedule:
-    """The schedule of a certificate. OffloadError if it is for another ring, or not alone."""
-    if policy is not None:
-        raise OffloadError("give a policy or a certificate, which has its own schedule, not both")
-    schedule = read_certificate(certificate)
-    ring = schedule.ring
-    for name, asked, there in ("modules", modules, ring.modules), ("slots", slots, ring.slots):
-        if asked is not None and asked != there:
-            raise OffloadError(
-                f"the certificate is for {there} {name}, but this offload has {asked}; "
-                f"make one for it: python -m schedule check --certificate"
-            )
-    return schedule
-
-
-def schedule_for(policy: AnyPolicy, ring: Ring) -> Schedule:
-    """The schedule of any form of policy, for this ring."""
-    if isinstance(policy, Verified):
-        policy = policy.schedule
-    if isinstance(policy, Schedule):
-        if policy.ring != ring:
-            raise OffloadError(f"the schedule is for {policy.ring}, but this offload is {ring}")
-        return policy
-    if policy is None:
-        return policies.default(ring.slots)(ring)
-    if isinstance(policy, str):
-        return load(policy)(ring)
-    made = policies.guarded_policy(policy) if isinstance(policy, Policy) else of_target(policy)
-    return made(ring)
-
-
-def _choice(offloaded: Offloaded, policy: AnyPolicy) -> str:
-    """What was chosen, and what one slot more would save."""
-    schedule, layouts = offloaded.schedule, offloaded.arena.layouts
-    ring, largest = schedule.ring, max(layout.size for layout in layouts)
-    text = (
-        f"offloaded {ring.modules} modules of up to {megabytes(largest)} over {ring.slots} slots, "
-        f"policy {schedule.policy}: {_copies(schedule):g} copies a pass"
-    )
-    try:
-        more = check(schedule_for(policy, Ring(ring.modules, ring.slots + 1)))
-    except ValueError:
-        return text  # the policy is for this size alone
-    saved = max(0, _copies(schedule) - _copies(more.schedule)) if more.safe else 0
-    return f"{text}; one slot more ({megabytes(largest)}) would save {saved:g} of them"
-
-
-def _copies(schedule: Schedule) -> float:
-    """Copies a pass, on average over the period."""
-    return schedule.copies / schedule.period
 
 
 class Offloaded:
@@ -166,30 +105,98 @@ class Offloaded:
     ) -> None:
         self.selection, self.schedule, self.program = selection, schedule, program
         self.on_miss, self.verified, self.streams = on_miss, verified, streams
-        layouts = [
-            lay_out(module, name, selection.stay)
-            for module, name in zip(selection.modules, selection.names, strict=True)
-        ]
-        self._came_from = {id(p): p.device for layout in layouts for p in layout.parameters}
+        layouts = self._lay_out()
         self._moved: list[tuple[dict[str, torch.Tensor], str, torch.device]] = []
         self._hooks: Hooks | None = None
+        self._around: Around | None = None
         self._closed = False
         # Arena and masters outside inference mode: their version counters are the guard's.
         with torch.inference_mode(False), torch.no_grad():
             self.arena = Arena(layouts, schedule, streams.device)
-            self._bytes_slots = sum(slot.numel() for slot in self.arena.slots)
             try:
-                for module, layout in enumerate(layouts):
-                    self.arena.adopt(module, streams.host_block(layout.size))
+                for module in range(len(layouts)):
+                    self._adopt(module)
                 self._move_the_rest()
                 self._interpreter = Interpreter(self.program, schedule, self.arena, streams)
                 self._interpreter.issue(self._interpreter.preload)
                 self._preloaded = self._interpreter.counts.copies
-                self._hooks = Hooks(selection, self._interpreter, on_miss)
-                self._hooks.register()
+                self._register()
             except BaseException:
                 self.close()
                 raise
+
+    def _lay_out(self) -> list[Layout]:
+        selection = self.selection
+        layouts = [
+            lay_out(module, name, selection.stay)
+            for module, name in zip(selection.modules, selection.names, strict=True)
+        ]
+        require_worth(layouts)
+        root = selection.root
+        scope = selection.modules if root is None else (root,)
+        refuse_views([part for module in scope for part in module.modules()], layouts)
+        return layouts
+
+    def _adopt(self, module: int) -> None:
+        size = self.arena.layouts[module].size
+        self.arena.adopt(module, (Segment(0, self.streams.host_block(size)),))
+
+    def _register(self) -> None:
+        self._hooks = Hooks(self.selection, self._interpreter, self.on_miss)
+        self._hooks.register()
+        self._around = Around(
+            self.selection,
+            self.arena,
+            mend=self._hooks.saved,
+            keep=self._hooks.keep,
+            wait=self.streams.synchronize,
+            adopt=self._adopt_changes,
+        )
+        self._around.register()
+
+    # ---- the model changes
+
+    def refresh(self) -> None:
+        """Adopt Parameters and modules that were replaced, added or deleted within the offloaded
+        ones or beside them, and load every module again before it next runs. Needed after such a
+        change, and after writes that torch does not count: through ``.data``, through numpy, by
+        another process. OffloadError for a change while a module runs, or of an offloaded module
+        as a whole."""
+        self._adopt_changes(None)
+        self._interpreter.forget()
+
+    def _adopt_changes(self, module: int | None) -> None:
+        """Adopt what changed in one module, or in all of them and beside them."""
+        if self._closed:
+            return
+        selection = renewed(self.selection) if module is None else self.selection
+        some = range(len(self.arena.layouts)) if module is None else (module,)
+        changed = [one for one in some if self.arena.change(one) is not None]
+        with torch.inference_mode(False), torch.no_grad():
+            if changed:
+                self._renew(changed)
+            if module is None:
+                self.selection = selection
+                self._move_the_rest()
+
+    def _renew(self, changed: list[int]) -> None:
+        assert self._hooks is not None, "a wrapped model has hooks"
+        assert self._around is not None, "a wrapped model has hooks"
+        self._hooks.saved()  # an interrupted run is none
+        if self._hooks.running:
+            raise OffloadError(
+                f"{self.arena.change(changed[0])} while a module was running; change the model "
+                f"between passes, then call refresh()"
+            )
+        self.selection = renewed(self.selection)
+        layouts = self._lay_out()
+        self.streams.synchronize()
+        self.arena.plan(layouts)
+        for module in changed:
+            self._adopt(module)
+        self._interpreter.bind(self.program, self.schedule)
+        self._interpreter.forget()
+        self._around.register()
 
     # ---- the rest of the model
 
@@ -221,7 +228,7 @@ class Offloaded:
             guard=self.on_miss != OFF,
             bytes_whole=offloaded + rest,
             bytes_offloaded=offloaded,
-            bytes_slots=self._bytes_slots,
+            bytes_slots=self.arena.bytes_slots,
             bytes_rest=rest,
             preloaded=self._preloaded,
             copies=counts.copies - self._preloaded,
@@ -249,11 +256,6 @@ class Offloaded:
             if outer is not None:
                 outer.extend(trace.issued)
 
-    def refresh(self) -> None:
-        """Load every module again before it next runs. Needed after writes that torch does not
-        count: through ``.data``, through numpy, by another process."""
-        self._interpreter.forget()
-
     def close(self) -> None:
         """Remove the hooks and give the model its weights back, where they came from. Twice is
         once."""
@@ -262,11 +264,13 @@ class Offloaded:
         self._closed = True
         if self._hooks is not None:
             self._hooks.remove()
+        if self._around is not None:
+            self._around.remove()
         self.streams.synchronize()
         if hasattr(self, "_interpreter"):
             self._interpreter.drop()
         with torch.inference_mode(False), torch.no_grad():
-            self.arena.release(self._came_from)
+            self.arena.release()
             for tensors, name, device in self._moved:
                 if name in tensors:
                     _move(tensors, name, device)
@@ -289,8 +293,14 @@ class Offloaded:
 
 
 def _move(tensors: dict[str, torch.Tensor], name: str, device: torch.device) -> None:
+    """Let the tensor, the same object where that can be, live on the device."""
     tensor = tensors[name]
-    if isinstance(tensor, nn.Parameter):
-        place_at(tensor, tensor.data.to(device))
-    else:
+    if tensor.is_inference():  # its object can't be given other bytes
         tensors[name] = tensor.to(device)
+    elif is_wrapper(tensor):
+        moved = tensor.to(device)
+        if isinstance(tensor, nn.Parameter):
+            moved = nn.Parameter(moved, requires_grad=tensor.requires_grad)
+        torch.utils.swap_tensors(tensor, moved)
+    else:
+        place_at(tensor, tensor.data.to(device))

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import nn
 
 from runtime.arena import MARK
+from runtime.layout import goes, hangs
 from schedule.errors import OffloadError
 
 
@@ -56,6 +57,15 @@ def select(model: nn.Module | Iterable[nn.Module], layers: Iterable[nn.Module] |
                 f"the meta device and has no values; load the checkpoint before offloading"
             )
     return selection
+
+
+def renewed(selection: Selection) -> Selection:
+    """The same modules, in a model whose tensors are others by now. OffloadError if one of the
+    modules is no part of the model any more."""
+    chosen = list(selection.modules)
+    names = _names(selection.root, chosen)
+    stay = _shared(selection.root, chosen, names)
+    return replace(selection, stay=frozenset(stay), stay_names=tuple(stay.values()))
 
 
 def _find(root: nn.Module) -> Iterable[nn.Module]:
@@ -142,37 +152,33 @@ def _names(root: nn.Module | None, chosen: list[nn.Module]) -> list[str]:
 
 
 def _shared(root: nn.Module | None, chosen: list[nn.Module], names: list[str]) -> dict[int, str]:
-    """Parameters, by id, that more than one chosen module holds, or the rest of the model too."""
-    holders = Counter(id(p) for module in chosen for p in set(module.parameters()))
+    """Tensors, by id, that more than one chosen module holds, or the rest of the model too."""
+    holders = Counter(tensor for module in chosen for tensor in {id(h[3]) for h in hangs(module)})
     if root is not None:
-        holders.update({id(p) for p in parameters_outside(root, chosen)})
+        inside = {id(inner) for module in chosen for inner in module.modules()}
+        beside = (module for module in root.modules() if id(module) not in inside)
+        holders.update({id(one) for module in beside for one in _own(module)})
     return {
-        id(parameter): f"{name}.{path}"
+        id(tensor): f"{name}.{path}"
         for module, name in zip(chosen, names, strict=True)
-        for path, parameter in module.named_parameters()
-        if holders[id(parameter)] > 1
+        for path, _, _, tensor in hangs(module)
+        if holders[id(tensor)] > 1
     }
 
 
-def parameters_outside(root: nn.Module, chosen: Iterable[nn.Module]) -> Iterable[nn.Parameter]:
-    """The parameters that hang in the model outside the chosen modules."""
-    inside = {id(inner) for module in chosen for inner in module.modules()}
-    for module in root.modules():
-        if id(module) not in inside:
-            yield from (p for p in module._parameters.values() if p is not None)
+def _own(module: nn.Module) -> Iterable[torch.Tensor]:
+    tensors = [*module._parameters.values(), *module._buffers.values()]
+    return (tensor for tensor in tensors if tensor is not None)
 
 
 def tensors_that_stay(selection: Selection) -> Iterable[tuple[dict[str, torch.Tensor], str]]:
-    """Where each tensor hangs that belongs on the device for good: parameters outside the
-    offloaded modules or shared, and all buffers. As (dictionary, key)."""
+    """Where each tensor hangs that belongs on the device for good: those outside the offloaded
+    modules, shared ones, and small buffers. As (dictionary, key)."""
     inside = {id(inner) for module in selection.modules for inner in module.modules()}
     scope = [selection.root] if selection.root is not None else list(selection.modules)
-    for part in scope:
-        for module in part.modules():
-            for name, parameter in module._parameters.items():
-                offloaded = id(module) in inside and id(parameter) not in selection.stay
-                if parameter is not None and not offloaded:
-                    yield module._parameters, name  # type: ignore[misc]
-            for name, buffer in module._buffers.items():
-                if buffer is not None:
-                    yield module._buffers, name  # type: ignore[misc]
+    for part in [module for one in scope for module in one.modules()]:
+        for table in part._parameters, part._buffers:
+            for name, tensor in table.items():
+                within = id(part) in inside and id(tensor) not in selection.stay
+                if tensor is not None and not (within and goes(tensor)):
+                    yield table, name

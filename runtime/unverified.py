@@ -11,9 +11,10 @@ from collections.abc import Iterable
 import torch
 from torch import nn
 
+from runtime.choice import AnyPolicy, schedule_for
 from runtime.device import streams_of
 from runtime.hooks import OFF, RELOAD
-from runtime.offload import AnyPolicy, Offloaded, log, schedule_for
+from runtime.offload import Offloaded, log
 from runtime.select import select
 from schedule.errors import OffloadError
 from schedule.program import lower

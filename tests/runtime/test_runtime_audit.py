@@ -383,7 +383,7 @@ def test_the_runtime_refuses_a_program_that_its_fences_do_not_order(
         asked.append(streams)
         return order(without_waits(listing))
 
-    monkeypatch.setattr(sys.modules["runtime.offload"], "order", unordered)
+    monkeypatch.setattr(sys.modules["runtime.choice"], "order", unordered)
     model = plain_stack(3)
     with pytest.raises(ProgramError, match=r"RAW: .*reads the slot while it may still be written"):
         runtime.offload(model, slots=2, policy="chain")

@@ -100,7 +100,9 @@ def test_in_its_run_every_parameter_lies_in_its_slot_and_outside_in_its_host_blo
                 for name, parameter in layer.named_parameters():
                     path = f"layers.{index}.{name}"
                     assert (parameter is masters[path]) == (index != running)
-                    assert inside(parameter, slot if index == running else arena.blocks[index])
+                    assert inside(
+                        parameter, slot if index == running else arena.blocks[index][0].bytes
+                    )
                     seen.setdefault(path, set()).add(parameter.data_ptr())
 
         for index, layer in enumerate(model.layers):
@@ -130,7 +132,7 @@ def test_regions_of_a_module_do_not_overlap_and_fill_its_block() -> None:
     model = stack(3, uneven=True)
     with runtime.offload(model, slots=2) as offloaded:
         for index, layer in enumerate(model.layers):
-            block = offloaded.arena.blocks[index]
+            block = offloaded.arena.blocks[index][0].bytes
             spans = sorted(
                 (p.data_ptr() - block.data_ptr(), p.untyped_storage().nbytes())
                 for p in layer.parameters()
@@ -161,7 +163,7 @@ def test_a_slot_is_as_large_as_the_largest_module_that_uses_it(modules: int, slo
         with runtime.offload(model, slots=slots, policy=schedule) as offloaded:
             assert [slot.numel() for slot in offloaded.arena.slots] == wanted
             assert offloaded.report().bytes_slots == sum(wanted)
-            assert [block.numel() for block in offloaded.arena.blocks] == sizes
+            assert [block[0].bytes.numel() for block in offloaded.arena.blocks] == sizes
 
 
 def swapping(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -178,8 +180,8 @@ def test_between_foreign_device_types_the_objects_stay_too(monkeypatch: pytest.M
         with runtime.offload(model, slots=slots, policy="chain") as offloaded:
             now = picture(model)
             assert all(now.parameters[name] is p for name, p in before.parameters.items())
-            for layer, block in zip(model.layers, offloaded.arena.blocks, strict=True):
-                assert all(inside(p, block) for p in layer.parameters())
+            for layer, (segment,) in zip(model.layers, offloaded.arena.blocks, strict=True):
+                assert all(inside(p, segment.bytes) for p in layer.parameters())
             assert same(outputs(model, batches(2)), wanted)
         assert_unchanged(model, before)
 
@@ -219,20 +221,6 @@ def test_state_dict_is_right_at_any_moment() -> None:
         assert len(seen) == 2 * 2 * 15 + 3 * 15 + 1
         for values in seen:
             assert_same_values(values, before)
-
-
-def test_a_state_dict_taken_during_a_run_shows_the_slot() -> None:
-    """A known limit: the running module's entries are right until its slot is refilled. All
-    others, and a copy, stay right."""
-    model = stack(3)
-    before = picture(model).values
-    taken: list[dict[str, torch.Tensor]] = []
-    handle = model.layers[1].down.register_forward_hook(lambda *_: taken.append(model.state_dict()))
-    with runtime.offload(model, slots=1):
-        outputs(model, batches(1))
-        handle.remove()
-        late = [n for n, value in taken[0].items() if as_bytes(value) != as_bytes(before[n])]
-    assert late == [name for name in before if name.startswith("layers.1.")]
 
 
 def saved(model: nn.Module, how: str) -> bytes:
@@ -276,7 +264,8 @@ def test_views_into_one_storage_would_make_larger_files() -> None:
     plain = len(saved(model, "pickle"))
     with runtime.offload(model, slots=2) as offloaded:
         arena = offloaded.arena
-        for one, block in zip(arena.sets.values(), arena.blocks, strict=True):
+        for one, (segment,) in zip(arena.sets.values(), arena.blocks, strict=True):
+            block = segment.bytes
             for place in one.places:
                 at = (place.host.data_ptr() - block.data_ptr()) // 4
                 shape, stride = place.host.shape, place.host.stride()
@@ -361,7 +350,7 @@ def test_every_kind_of_parameter_is_right(kind: str) -> None:
     before = picture(model)
     with runtime.offload(model, slots=1, policy="chain") as offloaded:
         for slot in offloaded.arena.slots:
-            assert slot.numel() == max(block.numel() for block in offloaded.arena.blocks)
+            assert slot.numel() == max(block[0].bytes.numel() for block in offloaded.arena.blocks)
         outputs(model, batches(2))
         assert offloaded.report().copies == 6
     assert [layer.seen for layer in layers] == [[want, want] for want in wanted]
@@ -469,7 +458,8 @@ def test_buffers_and_the_rest_are_not_touched_on_a_cpu() -> None:
 
     def rest() -> list[tuple[int, int]]:
         tensors = [*model.buffers(), *model.embed.parameters(), *model.head.parameters()]
-        return [(id(tensor), tensor.data_ptr()) for tensor in tensors]
+        small = [one for one in tensors if one.is_floating_point()]  # integers are offloaded
+        return [(id(tensor), tensor.data_ptr()) for tensor in small]
 
     before = rest()
     for device in (None, "cpu"):

@@ -16,10 +16,11 @@ from torch import nn
 
 import runtime
 from runtime import Offloaded
-from runtime.arena import Arena, place_at
+from runtime.arena import Arena
 from runtime.device import InlineStreams
 from runtime.hooks import Hooks
 from runtime.interpreter import Interpreter
+from runtime.leaves import place_at
 from schedule import Policy
 from schedule.ring import Sizes
 from tests.runtime.models import (
@@ -47,8 +48,8 @@ def test_the_parameters_own_ordinary_memory_again() -> None:
     """None of it is the host block's, which can be freed."""
     model = stack(3)
     offloaded = runtime.offload(model, slots=2)
-    blocks = [(b.data_ptr(), b.data_ptr() + b.numel()) for b in offloaded.arena.blocks]
-    kept = offloaded.arena.blocks[:]
+    kept = [segment.bytes for (segment,) in offloaded.arena.blocks]
+    blocks = [(b.data_ptr(), b.data_ptr() + b.numel()) for b in kept]
     offloaded.close()
     assert offloaded.arena.blocks == []
     for parameter in model.parameters():

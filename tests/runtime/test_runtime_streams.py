@@ -144,7 +144,10 @@ def translated(operations: Any, offloaded: Offloaded, numbers: dict[object, int]
             case Wait(stream, event):
                 found.append(("wait", stream, numbers.setdefault(event, len(numbers))))
             case Copy(stream, slot, module):
-                slot_, block = arena.slots[slot].data_ptr(), arena.blocks[module].data_ptr()
+                slot_, block = (
+                    arena.slots[slot].data_ptr(),
+                    arena.blocks[module][0].bytes.data_ptr(),
+                )
                 found.append(("copy", stream, slot_, block))
             case Run() | Write():
                 pass  # the module itself; the host itself

@@ -179,12 +179,7 @@ def replace_parameter(model: Stack, index: int) -> None:
     up.weight = nn.Parameter(up.weight.detach() + 1)
 
 
-def load_by_assignment(model: Stack, index: int) -> None:
-    values = {name: value + 1 for name, value in model.layers[index].state_dict().items()}
-    model.layers[index].load_state_dict(values, assign=True)
-
-
-@pytest.mark.parametrize("update", [replace_data, replace_parameter, load_by_assignment])
+@pytest.mark.parametrize("update", [replace_data, replace_parameter])
 @pytest.mark.parametrize("slots", [2, 4])
 def test_a_replaced_weight_is_refused(update: Update, slots: int) -> None:
     """Also of a module that is resident; and after close() the model has the new one."""
@@ -194,10 +189,7 @@ def test_a_replaced_weight_is_refused(update: Update, slots: int) -> None:
         with runtime.offload(model, slots=slots, policy="chain") as offloaded:
             outputs(model, batches(1))
             update(model, index)
-            message = (
-                rf"^parameter (up\.)?weight of layers\.{index} was replaced, or its data was, "
-                r"while the model is offloaded; close\(\) first, change the model, and offload it "
-            )
+            message = rf"^layers\.{index}\.up\.weight was .* call refresh\(\) to adopt"
             for _ in range(2):
                 with pytest.raises(OffloadError, match=message):
                     outputs(model, batches(1))
@@ -205,20 +197,6 @@ def test_a_replaced_weight_is_refused(update: Update, slots: int) -> None:
         assert same(outputs(model, batches(2)), outputs(plain, batches(2)))
         with runtime.offload(model, slots=slots, policy="chain"):
             assert same(outputs(model, batches(2)), outputs(plain, batches(2)))
-
-
-def test_a_model_moved_to_another_dtype_is_refused() -> None:
-    model = stack(3)
-    with runtime.offload(model, slots=2) as offloaded:
-        model.double()
-        with pytest.raises(
-            OffloadError, match=r"of layers\.0 was replaced, or its data was, while"
-        ):
-            outputs(model, [batches(1)[0].double()])
-        offloaded.close()
-    plain = stack(3).double()
-    x = [batch.double() for batch in batches(2)]
-    assert same(outputs(model, x), outputs(plain, x))
 
 
 def write_through_data(model: Stack, index: int) -> None:

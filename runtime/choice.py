@@ -1,0 +1,87 @@
+"""Which schedule an offload executes: chosen by policy or certificate, and said in words."""
+
+from __future__ import annotations
+
+from os import PathLike
+from typing import TYPE_CHECKING, Any
+
+from runtime.report import megabytes
+from schedule import policies
+from schedule.arithmetic import Target
+from schedule.certificate import read as read_certificate
+from schedule.errors import OffloadError, ProgramError
+from schedule.faults import explain
+from schedule.loading import load
+from schedule.order import order
+from schedule.policy import Policy, of_target
+from schedule.program import Program
+from schedule.ring import Ring
+from schedule.table import Schedule
+from schedule.verifier import Verified, check
+
+if TYPE_CHECKING:
+    from runtime.offload import Offloaded
+
+AnyCertificate = str | PathLike[str] | dict[str, Any]
+AnyPolicy = str | Policy | Target | Schedule | Verified | None
+
+
+def require_ordered(program: Program, modules: int) -> None:
+    """ProgramError unless the program's own fences order it, from an empty device on."""
+    ordering = order(program.listing(2), program.streams)
+    if not ordering.safe:
+        raise ProgramError(explain(ordering, ordering.faults[0], modules))
+
+
+def certified(
+    certificate: AnyCertificate, modules: int, slots: int | None, policy: AnyPolicy
+) -> Schedule:
+    """The schedule of a certificate. OffloadError if it is for another ring, or not alone."""
+    if policy is not None:
+        raise OffloadError("give a policy or a certificate, which has its own schedule, not both")
+    schedule = read_certificate(certificate)
+    ring = schedule.ring
+    for name, asked, there in ("modules", modules, ring.modules), ("slots", slots, ring.slots):
+        if asked is not None and asked != there:
+            raise OffloadError(
+                f"the certificate is for {there} {name}, but this offload has {asked}; "
+                f"make one for it: python -m schedule check --certificate"
+            )
+    return schedule
+
+
+def schedule_for(policy: AnyPolicy, ring: Ring) -> Schedule:
+    """The schedule of any form of policy, for this ring."""
+    if isinstance(policy, Verified):
+        policy = policy.schedule
+    if isinstance(policy, Schedule):
+        if policy.ring != ring:
+            raise OffloadError(f"the schedule is for {policy.ring}, but this offload is {ring}")
+        return policy
+    if policy is None:
+        return policies.default(ring.slots)(ring)
+    if isinstance(policy, str):
+        return load(policy)(ring)
+    made = policies.guarded_policy(policy) if isinstance(policy, Policy) else of_target(policy)
+    return made(ring)
+
+
+def choice(offloaded: Offloaded, policy: AnyPolicy) -> str:
+    """What was chosen, and what one slot more would save."""
+    schedule, layouts = offloaded.schedule, offloaded.arena.layouts
+    ring, largest = schedule.ring, max(layout.size for layout in layouts)
+    text = (
+        f"offloaded {ring.modules} modules of up to {megabytes(largest)} over {ring.slots} slots, "
+        f"policy {schedule.policy}: {_copies(schedule):g} copies a pass"
+    )
+    try:
+        more = check(schedule_for(policy, Ring(ring.modules, ring.slots + 1)))
+    except ValueError:
+        return text  # the policy is for this size alone
+    saved = max(0, _copies(schedule) - _copies(more.schedule)) if more.safe else 0
+    return f"{text}; one slot more ({megabytes(largest)}) would save {saved:g} of them"
+
+
+def _copies(schedule: Schedule) -> float:
+    """Copies a pass, on average over the period."""
+    return schedule.copies / schedule.period

@@ -1,0 +1,335 @@
+"""Around the passes: what is saved, loaded, moved, copied, replaced, added and deleted."""
+
+from __future__ import annotations
+
+import copy
+import io
+import pickle
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+import runtime
+from runtime.device import InlineStreams
+from schedule.errors import OffloadError
+from tests.runtime.models import (
+    WIDTH,
+    Block,
+    Stack,
+    as_bytes,
+    assert_same_values,
+    assert_unchanged,
+    batches,
+    outputs,
+    picture,
+    same,
+    stack,
+)
+
+
+def wanted_of(model: nn.Module) -> list[torch.Tensor]:
+    """What the model's values give without an offload."""
+    twin = stack(len(model.layers), uneven=True)
+    twin.load_state_dict(model.state_dict())
+    return outputs(twin, batches(2))
+
+
+# ---- saving
+
+
+@pytest.mark.parametrize("keep_vars", [False, True])
+def test_a_state_dict_taken_in_a_run_is_right_and_stays_right(keep_vars: bool) -> None:
+    model = stack(3)
+    before = picture(model).values
+    taken: list[dict[str, torch.Tensor]] = []
+    take = lambda *_: taken.append(model.state_dict(keep_vars=keep_vars))  # noqa: E731
+    for module in model.modules():
+        module.register_forward_hook(take)
+        module.register_forward_pre_hook(take)
+    with runtime.offload(model, slots=1) as offloaded:
+        outputs(model, batches(2))
+        assert offloaded.report().copies >= 6
+        assert len(taken) == 2 * 2 * 12
+        own = dict(model.named_parameters())
+        for state in taken:
+            assert_same_values(state, before)
+            assert all((state[name] is own[name]) == keep_vars for name in own)
+
+
+class Writing(Block):
+    """Writes into its weights, then saves them in the same run."""
+
+    saved: list[dict[str, torch.Tensor]]
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.up.weight.add_(1)
+        self.saved.append(copy.deepcopy(self.state_dict()))
+        return super().forward(x)
+
+
+def test_what_a_run_wrote_so_far_is_in_its_state_dict() -> None:
+    torch.manual_seed(0)
+    model, Writing.saved = Stack([Writing() for _ in range(3)]), []
+    first = model.layers[0].up.weight.detach().clone()
+    with runtime.offload(model, slots=1):
+        outputs(model, batches(2))
+    assert [torch.equal(s["up.weight"], first + n) for n, s in ((1, Writing.saved[0]),)] == [True]
+    assert torch.equal(Writing.saved[3]["up.weight"], first + 1 + 1)
+
+
+# ---- loading
+
+
+@pytest.mark.parametrize("assign", [False, True])
+@pytest.mark.parametrize("part", ["", "layers.1", "layers"])
+def test_what_is_loaded_is_seen_by_the_next_pass(part: str, assign: bool) -> None:
+    model = stack(4, uneven=True)
+    for slots in (1, 2, 4):
+        with runtime.offload(model, slots=slots) as offloaded:
+            for _ in range(2):
+                outputs(model, batches(1))
+                values = {n: torch.randn_like(t) for n, t in picture(model).values.items()}
+                target = model.get_submodule(part)
+                inner = {n.removeprefix(f"{part}."): v for n, v in values.items()}
+                chosen = {n: v for n, v in inner.items() if n in target.state_dict()}
+                target.load_state_dict(chosen, assign=assign)
+                assert same(outputs(model, batches(2)), wanted_of(model))
+                for name, value in chosen.items():
+                    assert as_bytes(target.state_dict()[name]) == as_bytes(value)
+            assert offloaded.report().copies > 0
+        assert same(outputs(model, batches(2)), wanted_of(model))
+
+
+def test_loading_first_waits_for_copies_that_still_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, waits = stack(3), []
+    weight = model.layers[0].up.weight
+    before, loaded = weight.detach().clone(), {n: t + 1 for n, t in model.state_dict().items()}
+    with monkeypatch.context() as patch:
+        wait = lambda _: waits.append(weight.detach().clone())  # noqa: E731
+        patch.setattr(InlineStreams, "synchronize", wait)
+        with runtime.offload(model, slots=1):
+            model.load_state_dict(loaded)
+            assert torch.equal(weight, before + 1)
+            assert torch.equal(waits[0], before)
+
+
+# ---- moving, converting, copying
+
+MOVES: dict[str, Callable[[nn.Module], object]] = {
+    "to a device": lambda m: m.to("cpu"),
+    "to a dtype": lambda m: m.to(torch.float64),
+    "half": lambda m: m.half(),
+    "double": lambda m: m.double(),
+    "cpu": lambda m: m.cpu(),
+    "to_empty": lambda m: m.to_empty(device="cpu"),
+    "share_memory": lambda m: m.share_memory(),
+}
+COPIES: dict[str, Callable[[nn.Module], object]] = {
+    "deepcopy": copy.deepcopy,
+    "pickle": pickle.dumps,
+    "torch.save": lambda m: torch.save(m, io.BytesIO()),
+    "deepcopy within": lambda m: copy.deepcopy([{"model": m}]),
+}
+PARTS: dict[str, Callable[[Stack], nn.Module]] = {
+    "the root": lambda m: m,
+    "the list": lambda m: m.layers,
+    "a layer": lambda m: m.layers[2],
+    "a part of a layer": lambda m: m.layers[2].up,
+}
+
+
+@pytest.mark.parametrize("part", PARTS)
+@pytest.mark.parametrize("how", [*MOVES, *COPIES])
+def test_moves_and_copies_are_refused_before_anything_is_done(how: str, part: str) -> None:
+    model = stack(3)
+    with runtime.offload(model, slots=1):
+        before = picture(model)
+        message = "is fixed: close" if how in MOVES else "would share its slots: close"
+        with pytest.raises(OffloadError, match=message):
+            {**MOVES, **COPIES}[how](PARTS[part](model))
+        assert_unchanged(model, before)
+    {**MOVES, **COPIES}[how](PARTS[part](model))
+
+
+def test_a_list_s_layers_are_fixed_and_the_rest_is_free() -> None:
+    model = stack(3)
+    with runtime.offload(model.layers, slots=1):
+        with pytest.raises(OffloadError, match="is fixed"):
+            model.layers[0].double()
+        model.head.double()
+        assert model.head.weight.dtype == torch.float64
+
+
+def test_after_closing_nothing_is_left() -> None:
+    model = stack(3)
+    before = {name: dict(vars(m)).keys() for name, m in model.named_modules()}
+    globals_ = [len(t) for t in registrations()]
+    for _ in range(2):
+        runtime.offload(model, slots=1).close()
+    assert {name: dict(vars(m)).keys() for name, m in model.named_modules()} == before
+    assert [len(t) for t in registrations()] == globals_
+    tables = ("_state_dict_hooks", "_state_dict_pre_hooks", "_load_state_dict_pre_hooks")
+    tables += ("_load_state_dict_post_hooks",)
+    assert not any(getattr(m, table) for m in model.modules() for table in tables)
+    assert copy.deepcopy(model).double().layers[0].up.weight.dtype == torch.float64
+
+
+def registrations() -> list[dict[int, Any]]:
+    module = torch.nn.modules.module
+    return [module._global_parameter_registration_hooks, module._global_module_registration_hooks]
+
+
+# ---- changing
+
+
+class Adapter(nn.Module):
+    """A low-rank adapter around a linear layer, as peft puts it in."""
+
+    def __init__(self, base: nn.Linear) -> None:
+        super().__init__()
+        self.base = base
+        # On the device of the base's weight, which is the host while it is offloaded.
+        self.down = nn.Linear(base.in_features, 2, bias=False, device=base.weight.device)
+        self.up = nn.Linear(2, base.out_features, bias=False, device=base.weight.device)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.base(x) + self.up(self.down(x))
+
+
+def replaced(model: Stack) -> None:
+    model.layers[1].up.weight = nn.Parameter(torch.ones_like(model.layers[1].up.weight))
+
+
+def replaced_in_the_table(model: Stack) -> None:
+    part = model.layers[1].up
+    part._parameters["weight"] = nn.Parameter(torch.ones_like(part.weight))
+
+
+def larger(model: Stack) -> None:
+    model.layers[2].up = nn.Linear(WIDTH, 300)
+    model.layers[2].down = nn.Linear(300, WIDTH)
+
+
+def other_data(model: Stack) -> None:
+    model.layers[1].up.weight.data = torch.ones(model.layers[1].up.weight.shape)
+
+
+def adapted(model: Stack) -> None:
+    for layer in model.layers:
+        layer.up = Adapter(layer.up)
+
+
+def deleted(model: Stack) -> None:
+    model.layers[1].up.bias = None
+
+
+def another_name(model: Stack) -> None:
+    model.layers[1].extra = nn.Parameter(torch.ones(3))
+
+
+def swapped(model: Stack) -> None:
+    one = nn.Parameter(torch.ones_like(model.layers[1].up.weight))
+    torch.utils.swap_tensors(model.layers[1].up.weight, one)
+
+
+CHANGES = {
+    replaced: r"\.up\.weight was replaced",
+    replaced_in_the_table: r"\.up\.weight was replaced",
+    larger: r"\.\w+\.\w+ was \w+",
+    other_data: r"\.up\.weight was given other data",
+    adapted: r"\.up\.\S+ was \w+",
+    deleted: r"\.up\.bias was deleted",
+    another_name: r"\.extra was added",
+    swapped: r"\.up\.weight was given other data",
+}
+
+
+@pytest.mark.parametrize("slots", [1, 2, 4])
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_change_is_detected_and_refresh_adopts_it(
+    change: Callable[[Stack], None], slots: int
+) -> None:
+    model = stack(4, uneven=True)
+    plain = outputs(model, batches(2))
+    with runtime.offload(model, slots=slots, policy="chain") as offloaded:
+        outputs(model, batches(1))
+        change(model)
+        with pytest.raises(OffloadError, match=r"layers\.\d" + CHANGES[change] + r".*refresh\(\)"):
+            outputs(model, batches(1))
+        offloaded.refresh()
+        offloaded.refresh()
+        now = outputs(model, batches(2))
+        copies = offloaded.report().copies
+        for slot in offloaded.arena.slots:
+            slot.fill_(0xFF)
+        offloaded.refresh()
+        assert same(outputs(model, batches(2)), now)
+        assert offloaded.report().copies > copies > 0
+        values = picture(model).values
+    assert_same_values(picture(model).values, values)
+    assert same(outputs(model, batches(2)), now)
+    assert same(now, plain) == (change is another_name)
+
+
+def test_adapters_are_offloaded_too_and_can_be_removed() -> None:
+    model = stack(4)
+    plain = outputs(model, batches(2))
+    with runtime.offload(model, slots=1) as offloaded:
+        before = offloaded.report()
+        adapted(model)
+        offloaded.refresh()
+        with_adapters = offloaded.report()
+        assert with_adapters.bytes_offloaded - before.bytes_offloaded == 4 * 4 * 4 * WIDTH
+        assert with_adapters.bytes_rest == before.bytes_rest
+        assert not same(outputs(model, batches(2)), plain)
+        for layer in model.layers:
+            layer.up = layer.up.base
+        offloaded.refresh()
+        assert offloaded.report().bytes_offloaded == before.bytes_offloaded
+        assert same(outputs(model, batches(2)), plain)
+
+
+def test_a_change_in_a_run_is_refused_by_refresh() -> None:
+    model = stack(3)
+    with runtime.offload(model, slots=1) as offloaded:
+
+        def change(*_: object) -> None:
+            replaced(model)
+            offloaded.refresh()
+
+        handle = model.layers[1].down.register_forward_hook(change)
+        with pytest.raises(OffloadError, match="while a module was running; change the model betw"):
+            outputs(model, batches(1))
+        handle.remove()
+        offloaded.refresh()
+        outputs(model, batches(1))
+
+
+def test_a_layer_replaced_as_a_whole_is_refused_by_refresh() -> None:
+    model = stack(3)
+    with runtime.offload(model, slots=1) as offloaded:
+        model.layers[1] = Block()
+        with pytest.raises(OffloadError, match="is no part of the model"):
+            offloaded.refresh()
+
+
+def test_a_change_that_cannot_be_adopted_says_why() -> None:
+    model = stack(3)
+    with runtime.offload(model, slots=1) as offloaded:
+        model.layers[1].up.weight = nn.Parameter(torch.zeros(8, 1).expand(8, 8))
+        with pytest.raises(OffloadError, match=r"layers\.1\.up\.weight overlaps itself"):
+            offloaded.refresh()
+
+
+def test_close_in_the_middle_of_changes_gives_everything_back() -> None:
+    model = stack(3)
+    offloaded = runtime.offload(model, slots=1)
+    adapted(model)
+    offloaded.close()
+    assert same(outputs(model, batches(1)), outputs(copy.deepcopy(model), batches(1)))
+    with runtime.offload(model, slots=1) as offloaded:
+        assert same(outputs(model, batches(1)), outputs(model, batches(1)))
+        assert offloaded.report().copies > 0

@@ -1,0 +1,336 @@
+"""Every kind of weight: subclasses, attributes beside a weight, buffers, views of others."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+import runtime
+from runtime import unverified
+from runtime.layout import LARGE_BUFFER
+from schedule.errors import OffloadError
+from tests.runtime.models import (
+    WIDTH,
+    Block,
+    Stack,
+    as_bytes,
+    assert_unchanged,
+    batches,
+    outputs,
+    picture,
+    same,
+    stack,
+)
+
+
+class Scaled(torch.Tensor):
+    """A weight in eight bits with a scale for each row, as quantisers make them."""
+
+    data_: torch.Tensor
+    scale: torch.Tensor
+    __slots__ = ("data_", "scale")
+
+    @staticmethod
+    def __new__(cls, data_: torch.Tensor, scale: torch.Tensor) -> Scaled:
+        made = torch.Tensor._make_wrapper_subclass(
+            cls, data_.shape, dtype=scale.dtype, device=data_.device, strides=data_.stride()
+        )
+        made.data_, made.scale = data_, scale
+        return made
+
+    @classmethod
+    def of(cls, weight: torch.Tensor) -> Scaled:
+        scale = weight.abs().amax(1, keepdim=True) / 127
+        return cls((weight / scale).round().to(torch.int8), scale)
+
+    def dense(self) -> torch.Tensor:
+        return self.data_.to(self.scale.dtype) * self.scale
+
+    def __tensor_flatten__(self) -> tuple[list[str], None]:
+        return ["data_", "scale"], None
+
+    @staticmethod
+    def __tensor_unflatten__(inner: dict[str, torch.Tensor], *_: object) -> Scaled:
+        return Scaled(inner["data_"], inner["scale"])
+
+    @classmethod
+    def __torch_dispatch__(
+        cls, function: Any, types: Any, arguments: Any = (), options: Any = None
+    ) -> Any:
+        if function in (torch.ops.aten.detach.default, torch.ops.aten.alias.default):
+            return cls(function(arguments[0].data_), function(arguments[0].scale))
+        if function is torch.ops.aten.clone.default:
+            return cls(arguments[0].data_.clone(), arguments[0].scale.clone())
+        if function is torch.ops.aten._to_copy.default:
+            device = (options or {}).get("device")
+            return cls(arguments[0].data_.to(device), arguments[0].scale.to(device))
+        if function is torch.ops.aten.mul_.Scalar or function is torch.ops.aten.mul_.Tensor:
+            arguments[0].scale.mul_(arguments[1])
+            return arguments[0]
+        dense = [one.dense() if isinstance(one, Scaled) else one for one in arguments]
+        return function(*dense, **(options or {}))
+
+
+class Quantised(Block):
+    """A block with weights of that kind."""
+
+    def __init__(self, inner: int = 64) -> None:
+        super().__init__(inner)
+        for layer in self.up, self.down:
+            layer.weight = nn.Parameter(Scaled.of(layer.weight.detach()), requires_grad=False)
+            layer.bias.requires_grad_(False)
+
+
+class Tables(nn.Module):
+    """Weights in buffers, as GPTQ and AWQ keep them, and scales in attributes of a Parameter."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("qweight", torch.randint(-99, 99, (WIDTH, WIDTH), dtype=torch.int32))
+        self.register_buffer("zeros", torch.randint(0, 9, (WIDTH,), dtype=torch.uint8), False)
+        self.register_buffer("small", torch.randn(WIDTH))
+        self.register_buffer("large", torch.randn(LARGE_BUFFER // 4 + WIDTH))
+        self.weight = nn.Parameter(torch.randn(WIDTH, WIDTH), requires_grad=False)
+        self.weight.scale = torch.rand(WIDTH)  # type: ignore[attr-defined]
+        self.weight.kind = "rows"  # type: ignore[attr-defined]
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        assert self.weight.kind == "rows"
+        quantised = (self.qweight + self.zeros).to(x.dtype) / 100
+        return torch.tanh(x @ quantised + self.large[:WIDTH] + self.small) @ (
+            self.weight * self.weight.scale
+        )
+
+
+def made(kind: type[nn.Module], modules: int = 3) -> Stack:
+    torch.manual_seed(0)
+    return Stack([kind() for _ in range(modules)]).eval()
+
+
+@pytest.mark.parametrize("kind", [Quantised, Tables])
+def test_they_are_right_and_are_moved(kind: type[nn.Module]) -> None:
+    model = made(kind)
+    parameters = dict(model.named_parameters())
+    wanted = outputs(model, batches(2))
+    for slots in (1, 2):
+        with runtime.offload(model, slots=slots, policy="chain") as offloaded:
+            for slot in offloaded.arena.slots:
+                slot.fill_(0xFF)  # what no copy brought is not there by luck
+            offloaded.refresh()
+            assert same(outputs(model, batches(2)), wanted)
+            report = offloaded.report()
+            assert report.copies >= 4
+            layers = [p for layer in model.layers for p in inner_tensors(layer)]
+            small = 3 * 4 * WIDTH if kind is Tables else 0
+            assert (
+                report.bytes_offloaded == sum(t.numel() * t.element_size() for t in layers) - small
+            )
+        assert all(p is parameters[name] for name, p in model.named_parameters())
+        assert same(outputs(model, batches(2)), wanted)
+
+
+def inner_tensors(layer: nn.Module) -> list[torch.Tensor]:
+    found = []
+    for tensor in [*layer.parameters(), *layer.buffers()]:
+        parts = [tensor.data_, tensor.scale] if isinstance(tensor, Scaled) else [tensor]
+        beside = vars(tensor).get("scale")
+        found += parts if beside is None or isinstance(tensor, Scaled) else [*parts, beside]
+    return found
+
+
+@pytest.mark.parametrize("kind", [Quantised, Tables])
+def test_under_the_old_rule_they_are_wrong(kind: type[nn.Module]) -> None:
+    """Twin: they do pass through the slots."""
+    model = made(kind)
+    wanted = outputs(model, batches(2))
+    with unverified.offload_without_proof(
+        model, slots=2, policy="modular", output_may_be_wrong=True
+    ):
+        assert not same(outputs(model, batches(2)), wanted)
+
+
+def test_in_its_run_each_inner_tensor_lies_in_the_slot_and_outside_in_the_host_block() -> None:
+    model = made(Quantised)
+    seen: list[list[torch.Tensor]] = []
+    for layer in model.layers:
+        layer.up.register_forward_hook(lambda *_, layer=layer: seen.append(inner_tensors(layer)))
+    with runtime.offload(model, slots=1) as offloaded:
+        outputs(model, batches(1))
+        assert len(seen) == 3
+        assert all(inside(one, offloaded.arena.slots[0]) for layer in seen for one in layer)
+        for layer, (segment,) in zip(model.layers, offloaded.arena.blocks, strict=True):
+            assert all(inside(one, segment.bytes) for one in inner_tensors(layer))
+
+
+def inside(tensor: torch.Tensor, block: torch.Tensor) -> bool:
+    return block.data_ptr() <= tensor.data_ptr() < block.data_ptr() + block.numel()
+
+
+def test_a_write_into_a_quantised_weight_is_seen() -> None:
+    model = made(Quantised)
+    twin = copy.deepcopy(model)
+    with runtime.offload(model, slots=1), torch.no_grad():
+        outputs(model, batches(1))
+        for one in model, twin:
+            one.layers[1].up.weight.mul_(3)
+        assert same(outputs(model, batches(1)), outputs(twin, batches(1)))
+        assert not same(outputs(model, batches(1)), outputs(made(Quantised), batches(1)))
+
+
+# ---- buffers
+
+
+class Counting(nn.Module):
+    """Counts its runs in a buffer of integers, and remembers its inputs in a large one."""
+
+    def __init__(self, replace: bool) -> None:
+        super().__init__()
+        self.register_buffer("runs", torch.zeros(1, dtype=torch.int64))
+        self.register_buffer("cache", torch.zeros(LARGE_BUFFER // 4 + 1))
+        self.linear = nn.Linear(WIDTH, WIDTH)
+        self.replace = replace
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = self.linear(x) + self.cache[:WIDTH] * self.runs
+        if self.replace:
+            self.runs = self.runs + 1
+            self.cache = torch.cat([x[0], self.cache[WIDTH:]])
+        else:
+            self.runs += 1
+            self.cache[:WIDTH] = x[0]
+        return x
+
+
+@pytest.mark.parametrize("replace", [False, True])
+def test_a_buffer_written_in_a_run_keeps_its_new_value(replace: bool) -> None:
+    torch.manual_seed(0)
+    model = Stack([Counting(replace) for _ in range(3)]).eval()
+    twin = copy.deepcopy(model)
+    for slots in (1, 3):
+        with runtime.offload(model, slots=slots) as offloaded:
+            assert same(outputs(model, batches(4)), outputs(twin, batches(4)))
+            assert offloaded.report().copies > 0
+            now = {name: as_bytes(b) for name, b in model.named_buffers()}
+            assert now == {name: as_bytes(b) for name, b in twin.named_buffers()}
+        assert now == {name: as_bytes(b) for name, b in model.named_buffers()}
+    assert [layer.runs.item() for layer in model.layers] == [8, 8, 8]
+
+
+def test_a_buffer_of_another_shape_is_refused_until_refreshed() -> None:
+    model = made(Tables)
+    plain = outputs(model, batches(2))
+    with runtime.offload(model, slots=1) as offloaded:
+        model.layers[1].large = torch.ones(LARGE_BUFFER)
+        with pytest.raises(OffloadError, match=r"layers\.1\.large was replaced .*refresh"):
+            outputs(model, batches(1))
+        offloaded.refresh()
+        now = outputs(model, batches(2))
+        assert offloaded.report().copies > 0
+    assert same(now, outputs(model, batches(2)))
+    assert not same(now, plain)
+
+
+def test_a_buffer_of_two_modules_stays() -> None:
+    model = stack(3)
+    table = torch.arange(4)
+    for layer in model.layers:
+        layer.register_buffer("table", table)
+    with runtime.offload(model, slots=1) as offloaded:
+        assert all(layer.table is table for layer in model.layers)
+        assert offloaded.report().stay == ("layers.2.table",)
+
+
+# ---- tensors that share memory
+
+
+def view_in_an_attribute(model: Stack) -> None:
+    model.layers[1].fused = model.layers[1].up.weight.detach()[:2]
+
+
+def view_in_a_list(model: Stack) -> None:
+    model.layers[1].views = [{"one": (model.layers[1].up.weight.data,)}]
+
+
+def view_in_the_rest(model: Stack) -> None:
+    model.cached = model.layers[1].up.weight.t()
+
+
+def view_in_a_buffer(model: Stack) -> None:
+    model.register_buffer("view", model.layers[1].up.weight.detach()[0])
+
+
+def own_in_a_list(model: Stack) -> None:
+    model.layers[1].up.flat = [model.layers[1].up.weight]
+
+
+def recurrent(model: Stack) -> None:
+    model.layers[1].rnn = nn.LSTM(WIDTH, WIDTH)
+
+
+@pytest.mark.parametrize(
+    "share",
+    [
+        view_in_an_attribute,
+        view_in_a_list,
+        view_in_the_rest,
+        view_in_a_buffer,
+        own_in_a_list,
+        recurrent,
+    ],
+)
+def test_a_view_that_would_go_stale_is_refused(share: Any) -> None:
+    model = stack(3)
+    share(model)
+    before = picture(model)
+    with pytest.raises(OffloadError, match=r"attribute \w+ of a \w+ shares memory with layers\.1"):
+        runtime.offload(model, slots=1)
+    assert_unchanged(model, before)
+
+
+def test_two_parameters_over_the_same_bytes_are_refused() -> None:
+    model = stack(3)
+    model.layers[1].up.bias = nn.Parameter(model.layers[0].up.bias.data)
+    with pytest.raises(OffloadError, match=r"up\.bias and layers\.1\.up\.bias share memory, but"):
+        runtime.offload(model, slots=1)
+
+
+def test_parameters_side_by_side_in_one_storage_are_right() -> None:
+    """As checkpoints are mapped, and fused weights are made."""
+    model = stack(3)
+    wanted = outputs(copy.deepcopy(model), batches(2))
+    flat = torch.cat([p.detach().flatten() for p in model.layers.parameters()])
+    start = 0
+    for p in model.layers.parameters():
+        p.data = flat[start : start + p.numel()].view(p.shape)
+        start += p.numel()
+    with runtime.offload(model, slots=1) as offloaded:
+        assert same(outputs(model, batches(2)), wanted)
+        assert offloaded.report().copies > 0
+
+
+def test_the_parent_may_hold_a_layer_s_parameter_and_reads_its_master() -> None:
+    model = stack(3)
+    held = model.held = [model.layers[1].up.weight]
+    value = as_bytes(held[0])
+    with runtime.offload(model, slots=1):
+        outputs(model, batches(1))
+        assert as_bytes(held[0]) == value
+
+
+# ---- worth it
+
+
+def test_less_than_half_of_a_module_is_an_error() -> None:
+    model = stack(3)
+    for layer in model.layers:
+        layer.register_buffer("mask", torch.zeros(1000))
+    before = picture(model)
+    with pytest.raises(
+        OffloadError, match=r"of the 4576 bytes of module layers\.0 only 576 can be .*leave the mod"
+    ):
+        runtime.offload(model, slots=1)
+    assert_unchanged(model, before)
