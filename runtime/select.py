@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 import torch
 from torch import nn
 
-from runtime.arena import MARK
 from runtime.layout import goes, hangs
+from runtime.refuse import refuse
 from schedule.errors import OffloadError
 
 
@@ -30,6 +30,7 @@ class Selection:
 def select(model: nn.Module | Iterable[nn.Module], layers: Iterable[nn.Module] | None) -> Selection:
     """The modules to offload. OffloadError says what is wrong; nothing is changed."""
     if isinstance(model, nn.Module) and not isinstance(model, nn.ModuleList):
+        refuse(model)
         root = model
         if layers is not None and not isinstance(layers, Iterable):
             raise OffloadError(f"layers is a {type(layers).__name__}; give a list of modules")
@@ -40,6 +41,7 @@ def select(model: nn.Module | Iterable[nn.Module], layers: Iterable[nn.Module] |
         if isinstance(model, str | bytes) or not isinstance(model, Iterable):
             raise OffloadError(f"model is a {type(model).__name__}; give an nn.Module or a list")
         root, chosen = None, list(model)
+        refuse(chosen)
     _refuse_odd(chosen)
     names = _names(root, chosen)
     stay = _shared(root, chosen, names)
@@ -118,10 +120,6 @@ def _refuse_odd(chosen: list[nn.Module]) -> None:
                 f"give the modules in it"
             )
         for name, parameter in module.named_parameters():
-            if getattr(parameter, MARK, None) == id(parameter):
-                raise OffloadError(
-                    f"layers[{position}].{name} is offloaded already; close() that offload first"
-                )
             if _lazy(parameter):
                 raise OffloadError(
                     f"layers[{position}].{name} is not initialized; run the model once before"

@@ -58,12 +58,12 @@ def test_without_grad_it_runs(mode: Callable[[], Any]) -> None:
 
 
 def test_with_grad_enabled_but_nothing_that_requires_it_it_runs() -> None:
-    """The slot's weights require none."""
+    """The slot's weights require it where the module's own do."""
     model = stack(3).requires_grad_(False)
     wanted = outputs(stack(3), batches(1))
     with runtime.offload(model, slots=2):
         assert torch.equal(model(batches(1)[0]), wanted[0])
-    model = stack(3)
+    model = stack(3).requires_grad_(False)
     with runtime.offload(model.layers, slots=2):
         x = batches(1)[0]
         for layer in model.layers:
