@@ -6,7 +6,11 @@ with runtime.offload(model, slots=4) as offloaded:
 """
 
 from runtime.needs import TORCH
+
+# isort: split
+# Only after what it checks.
+from runtime.load import load
 from runtime.offload import Offloaded, offload
 from runtime.report import Report
 
-__all__ = ["TORCH", "Offloaded", "Report", "offload"]
+__all__ = ["TORCH", "Offloaded", "Report", "load", "offload"]

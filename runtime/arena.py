@@ -9,7 +9,7 @@ master, never a slot's bytes.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -23,6 +23,11 @@ from schedule.table import RUN, Schedule
 MARK = "ringproof_offloaded"
 """The attribute that marks a tensor as living in a host block, by its id: a copy of it, from a
 deepcopy or a file, carries the attribute too and does not."""
+
+
+Source = Callable[[str, torch.Tensor], None]
+"""Writes the values of the tensor of this full name into the target, which is of its shape and
+dtype. Asked for what is on the meta device, once a tensor."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,9 +111,8 @@ class Arena:
     """
 
     def __init__(self, layouts: Sequence[Layout], schedule: Schedule, device: torch.device) -> None:
-        self._moments, self._ring = list(schedule.walk(1)), schedule.ring
+        self._schedule, self._device = schedule, device
         self.bytes_slots = 0
-        self._device = device
         self.layouts: tuple[Layout, ...] = ()
         self.slots: tuple[torch.Tensor, ...] = ()
         self.sets: dict[tuple[int, int], DeviceSet] = {}
@@ -119,16 +123,12 @@ class Arena:
 
     def plan(self, layouts: Sequence[Layout]) -> None:
         """Lay these out: slots that are too small are made anew, and so are the second sets."""
-        users: list[set[int]] = [set() for _ in range(self._ring.slots)]
-        for moment in self._moments:
-            users[moment.slot].add(moment.module)
-        slots = list(self.slots) or [None] * len(users)
-        for slot, modules in enumerate(users):
-            size = max((layouts[module].size for module in modules), default=0)
+        slots = list(self.slots) or [None] * self._schedule.ring.slots
+        for slot, size in enumerate(slot_sizes(layouts, self._schedule)):
             if slots[slot] is None or slots[slot].numel() < size:
                 slots[slot] = torch.empty(size, dtype=torch.uint8, device=self._device)
         self.bytes_slots = sum(slot.numel() for slot in slots)
-        runs = sorted({(one.module, one.slot) for one in self._moments if one.half == RUN})
+        runs = sorted({(one.module, one.slot) for one in self._schedule.walk(1) if one.half == RUN})
         self.sets = {run: _device_set(run[0], layouts[run[0]], slots[run[1]]) for run in runs}
         self._forget_all_but(layouts)
         self.layouts, self.slots = tuple(layouts), tuple(slots)
@@ -148,16 +148,21 @@ class Arena:
         """The host blocks, by module."""
         return [own.block for own in self._own]
 
-    def adopt(self, module: int, block: Block) -> None:
-        """Move the module's weights into its host block; the objects stay the same."""
+    def adopt(self, module: int, block: Block, source: Source | None) -> None:
+        """Move the module's weights into its host block, or those on the meta device from their
+        source; the objects stay the same."""
         layout = self.layouts[module]
         for leaf, _ in layout.leaves:
             self._came_from.setdefault(id(leaf), leaf.device)
-        for leaf, region in layout.leaves:
-            master = region.over(block)
-            master.copy_(leaf.data)
-            place_at(leaf, master)
         for item in layout.items:
+            for leaf, region in zip(item.leaves, item.regions, strict=True):
+                master = region.over(block)
+                if leaf.is_meta:
+                    assert source is not None, "values were required before"
+                    source(f"{layout.name}.{item.path}", master)
+                else:
+                    master.copy_(leaf.data)
+                place_at(leaf, master)
             setattr(item.tensor, MARK, id(item.tensor))
         masters = tuple(leaf for leaf, _ in layout.leaves)
         every = [*(one for item in layout.items for one in counted(item.tensor)), *masters]
@@ -241,10 +246,14 @@ class Arena:
         """Grows whenever torch writes into one of the module's host masters."""
         return sum([tensor._version for tensor in self._own[module].counted])
 
-    def release(self) -> None:
+    def settle(self) -> None:
+        """What had no values has them now, and keeps them."""
+        self._came_from = {one: home(device) for one, device in self._came_from.items()}
+
+    def release(self, give_back: Callable[[int], None]) -> None:
         """Give every tensor ordinary memory again, on the device that it came from; module by
-        module, so that no more than one is there twice."""
-        for layout in self.layouts:
+        module, and each block back at once, so that no more than one is there twice."""
+        for module, layout in enumerate(self.layouts):
             for leaf, _ in layout.leaves:
                 if id(leaf) in self._came_from:
                     device = self._came_from[id(leaf)]
@@ -255,7 +264,21 @@ class Arena:
             for item in layout.items:
                 vars(item.tensor).pop(MARK, None)
             del self._own[:1]
+            give_back(module)
         self.slots, self.sets = (), {}
+
+
+def slot_sizes(layouts: Sequence[Layout], schedule: Schedule) -> list[int]:
+    """Bytes of each slot: of the largest module that runs from it or is copied into it."""
+    sizes = [0] * schedule.ring.slots
+    for moment in schedule.walk(1):
+        sizes[moment.slot] = max(sizes[moment.slot], layouts[moment.module].size)
+    return sizes
+
+
+def home(device: torch.device) -> torch.device:
+    """Where a tensor goes that came from this device and has values now."""
+    return torch.device("cpu") if device.type == "meta" else device
 
 
 def _device_set(module: int, layout: Layout, slot: torch.Tensor) -> DeviceSet:

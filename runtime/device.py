@@ -17,11 +17,14 @@ from schedule.errors import OffloadError
 from schedule.operations import COMPUTE, HOST, Event, Record, Wait
 
 Action = Callable[[], None]
+Pieces = tuple[tuple[torch.Tensor, torch.Tensor], ...]
 
 
 class InlineStreams:
     """A plain CPU: every operation is done when it is issued, so the program's order is the order
     of everything, and fences have nothing to wait for."""
+
+    locks = False  # page-locked memory would be no use
 
     def __init__(self, device: torch.device) -> None:
         self.device = device
@@ -31,15 +34,12 @@ class InlineStreams:
         del operation
         return _nothing
 
-    def copy(self, stream: str, target: torch.Tensor, source: torch.Tensor) -> Action:
+    def copy(self, stream: str, pieces: Pieces) -> Action:
         del stream
-        return lambda: _copy(target, source)
+        return lambda: _copy(pieces)
 
     def current(self) -> AbstractContextManager[Any]:
         return self._nowhere
-
-    def host_block(self, size: int) -> torch.Tensor:
-        return torch.empty(size, dtype=torch.uint8)
 
     def synchronize(self) -> None:
         """Nothing is ever under way."""
@@ -49,6 +49,8 @@ class AcceleratorStreams:
     """Copy streams of its own, by name; the compute stream is the one that is current at each
     call. A program has one compute stream, first in, first out: where the current one changes,
     the new one first waits for the one before."""
+
+    locks = True
 
     def __init__(self, device: torch.device) -> None:
         self.device = device
@@ -69,12 +71,13 @@ class AcceleratorStreams:
             return lambda: stream().record_event(event) and None
         return lambda: stream().wait_event(event)
 
-    def copy(self, stream: str, target: torch.Tensor, source: torch.Tensor) -> Action:
+    def copy(self, stream: str, pieces: Pieces) -> Action:
+        """All pieces of a refill, (target, source), one after the other."""
         of = self._stream(stream)
 
         def copy() -> None:
             with of():
-                _copy(target, source)
+                _copy(pieces)
 
         return copy
 
@@ -82,10 +85,6 @@ class AcceleratorStreams:
         """The stream that is current now, which it makes current again as a context."""
         stream: AbstractContextManager[Any] = torch.accelerator.current_stream(self.device)
         return stream
-
-    def host_block(self, size: int) -> torch.Tensor:
-        # Page-locked, or the copy would block the host and overlap nothing.
-        return torch.empty(size, dtype=torch.uint8, pin_memory=True)
 
     def synchronize(self) -> None:
         """Wait until every copy has landed, so that host blocks and slots may be given up."""
@@ -134,8 +133,9 @@ def streams_of(device: torch.device | str | None) -> Streams:
     return AcceleratorStreams(chosen)
 
 
-def _copy(target: torch.Tensor, source: torch.Tensor) -> None:
-    target.copy_(source, non_blocking=True)
+def _copy(pieces: Pieces) -> None:
+    for target, source in pieces:
+        target.copy_(source, non_blocking=True)
 
 
 def _nothing() -> None:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from runtime.annotate import span
 from runtime.arena import Arena, DeviceSet
 from runtime.device import Action, Streams
+from runtime.host import pieces
 from schedule.guard import Copied, is_resident
 from schedule.labels import label
 from schedule.operations import COMPUTE, Copy, Issued, Listing, Operation, Record, Run, Wait, Write
@@ -61,9 +62,14 @@ class Interpreter:
     """The program of one offload, bound to its arena and its streams."""
 
     def __init__(
-        self, program: Program, schedule: Schedule, arena: Arena, streams: Streams
+        self,
+        program: Program,
+        schedule: Schedule,
+        arena: Arena,
+        streams: Streams,
+        chunk: int | None = None,
     ) -> None:
-        self.arena, self.streams = arena, streams
+        self.arena, self.streams, self._chunk = arena, streams, chunk
         self.last = [Copied()] * len(arena.slots)
         self._issued: dict[int, Copied] = {}
         self.counts = Counts()
@@ -142,12 +148,8 @@ class Interpreter:
 
     def _copy(self, stream: str, slot: int, module: int) -> Action:
         size = self.arena.layouts[module].size
-        copies = [
-            self.streams.copy(
-                stream, self.arena.slots[slot][one.offset :][: one.bytes.numel()], one.bytes
-            )
-            for one in self.arena.blocks[module]
-        ]
+        block, target = self.arena.blocks[module], self.arena.slots[slot]
+        copy = self.streams.copy(stream, tuple(pieces(block, target, self._chunk)))
         counts, arena = self.counts, self.arena
         name = label(Copy(stream, slot, module))
 
@@ -157,8 +159,7 @@ class Interpreter:
             counts.redundant += is_resident(before, module, version)
             self.last[slot] = Copied()  # until all is issued the slot holds nothing whole
             with span(name):
-                for copy in copies:
-                    copy()
+                copy()
             self._issued[slot] = Copied(module, version)
             counts.copies += 1
             counts.bytes_copied += size

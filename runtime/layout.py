@@ -51,7 +51,7 @@ class Region:
         segment = next(s for s in reversed(block) if s.offset <= self.offset)
         start = self.offset - segment.offset
         bytes_ = segment.bytes.untyped_storage()
-        first = segment.bytes.storage_offset() + start
+        first = segment.bytes.storage_offset() + start  # a segment may be a part of a slab
         tensor = torch.empty(0, dtype=self.dtype, device=segment.bytes.device)
         return tensor.set_(bytes_[first : first + self.size], 0, self.shape, self.stride)
 

@@ -65,10 +65,10 @@ def refuse_unless_plain(tensor: torch.Tensor, name: str) -> None:
         kind = type(leaf.data)
         if kind is not torch.Tensor:
             _refuse_kind(tensor, kind, name)
-        if leaf.is_meta:
+        if leaf.is_meta and is_wrapper(tensor):
             raise OffloadError(
-                f"{name} is on the meta device and has no values; load the checkpoint before "
-                f"offloading"
+                f"{name}, a {type(tensor).__name__}, is on the meta device and has no values; load "
+                f"the checkpoint before offloading"
             )
         if leaf.is_inference():
             raise OffloadError(

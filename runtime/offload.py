@@ -8,6 +8,7 @@ modules ran in, is loaded then and there, or is an error.
 from __future__ import annotations
 
 import logging
+import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from types import TracebackType
@@ -15,7 +16,7 @@ from types import TracebackType
 import torch
 from torch import nn
 
-from runtime.arena import Arena
+from runtime.arena import Source
 from runtime.around import Around
 from runtime.choice import (
     AnyCertificate,
@@ -27,12 +28,11 @@ from runtime.choice import (
 )
 from runtime.device import Streams, streams_of
 from runtime.hooks import OFF, RAISE, RELOAD, Hooks
+from runtime.host import chunk_of, limit_of
 from runtime.interpreter import Interpreter
-from runtime.layout import Layout, Segment, lay_out, require_worth
-from runtime.leaves import is_wrapper, place_at
+from runtime.placement import Placement
 from runtime.report import Report
-from runtime.select import Selection, renewed, select, tensors_that_stay
-from runtime.views import refuse_views
+from runtime.select import Selection, require_values, select
 from schedule.errors import OffloadError
 from schedule.program import Program, lower
 from schedule.ring import Ring
@@ -52,6 +52,9 @@ def offload(
     certificate: AnyCertificate | None = None,
     on_miss: str = RELOAD,
     device: torch.device | str | None = None,
+    pin: bool | int | str = True,
+    chunk: int | str | None = None,
+    source: Source | None = None,
 ) -> Offloaded:
     """Move the layers' weights to host memory and run them through that many device slots.
 
@@ -66,6 +69,12 @@ def offload(
              ``python -m schedule check --certificate`` wrote; it is checked anew.
     on_miss: what to do when a module is not resident: "reload" it, or "raise" ModuleNotResident.
     device:  the current accelerator by default, else the CPU.
+    pin:     how much host memory may be page-locked: all, nothing, or a size, "16GiB", and then
+             that of the modules refilled most comes first.
+    chunk:   a size, "32MiB": refills of more than two chunks are copied chunk by chunk, so that
+             small uploads of other streams need not wait for a whole one. One copy by default.
+    source:  for tensors on the meta device: a function (full name, target) that writes the values
+             into the target, once a tensor; ``runtime.load`` brings one for checkpoints.
 
     For inference: an output that requires grad is an error. Raises ScheduleViolation for a
     schedule that is not safe, OffloadError and other ValueErrors for what can't be offloaded;
@@ -73,7 +82,10 @@ def offload(
     """
     if on_miss not in (RELOAD, RAISE):
         raise OffloadError(f"on_miss must be 'reload' or 'raise', got {on_miss!r}")
+    limit, longest = limit_of(pin), chunk_of(chunk)
     selection = select(model, layers)
+    if source is None:
+        require_values(selection)
     modules = len(selection.modules)
     if certificate is None:
         schedule = schedule_for(policy, Ring(modules, 2 if slots is None else slots))
@@ -82,10 +94,23 @@ def offload(
     verify(schedule)
     program = lower(schedule)
     require_ordered(program, schedule.ring.modules)
-    offloaded = Offloaded(selection, schedule, program, on_miss, True, streams_of(device))
+    placement = placed(selection, schedule, streams_of(device), limit, source)
+    offloaded = Offloaded(placement, program, on_miss, True, longest)
     if log.isEnabledFor(logging.INFO):
         log.info("%s", choice(offloaded, policy))
     return offloaded
+
+
+def placed(
+    selection: Selection,
+    schedule: Schedule,
+    streams: Streams,
+    limit: int = sys.maxsize,
+    source: Source | None = None,
+) -> Placement:
+    """A placement, planned; outside inference mode, as all that is made for it must be."""
+    with torch.inference_mode(False), torch.no_grad():
+        return Placement(selection, schedule, streams, limit, source)
 
 
 class Offloaded:
@@ -96,50 +121,37 @@ class Offloaded:
 
     def __init__(
         self,
-        selection: Selection,
-        schedule: Schedule,
+        placement: Placement,
         program: Program,
         on_miss: str,
         verified: bool,
-        streams: Streams,
+        chunk: int | None = None,
     ) -> None:
-        self.selection, self.schedule, self.program = selection, schedule, program
-        self.on_miss, self.verified, self.streams = on_miss, verified, streams
-        layouts = self._lay_out()
-        self._moved: list[tuple[dict[str, torch.Tensor], str, torch.device]] = []
+        self.placement, self.arena, self.streams = placement, placement.arena, placement.streams
+        self.schedule, self.program = placement.schedule, program
+        self.on_miss, self.verified = on_miss, verified
         self._hooks: Hooks | None = None
         self._around: Around | None = None
         self._closed = False
-        # Arena and masters outside inference mode: their version counters are the guard's.
+        # Masters outside inference mode: their version counters are the guard's.
         with torch.inference_mode(False), torch.no_grad():
-            self.arena = Arena(layouts, schedule, streams.device)
             try:
-                for module in range(len(layouts)):
-                    self._adopt(module)
-                self._move_the_rest()
-                self._interpreter = Interpreter(self.program, schedule, self.arena, streams)
+                placement.fill()
+                self._interpreter = Interpreter(
+                    program, self.schedule, self.arena, self.streams, chunk
+                )
                 self._interpreter.issue(self._interpreter.preload)
                 self._preloaded = self._interpreter.counts.copies
                 self._register()
             except BaseException:
                 self.close()
                 raise
+        placement.settle()
 
-    def _lay_out(self) -> list[Layout]:
-        selection = self.selection
-        layouts = [
-            lay_out(module, name, selection.stay)
-            for module, name in zip(selection.modules, selection.names, strict=True)
-        ]
-        require_worth(layouts)
-        root = selection.root
-        scope = selection.modules if root is None else (root,)
-        refuse_views([part for module in scope for part in module.modules()], layouts)
-        return layouts
-
-    def _adopt(self, module: int) -> None:
-        size = self.arena.layouts[module].size
-        self.arena.adopt(module, (Segment(0, self.streams.host_block(size)),))
+    @property
+    def selection(self) -> Selection:
+        """Which modules are offloaded, and what of them stays."""
+        return self.placement.selection
 
     def _register(self) -> None:
         self._hooks = Hooks(self.selection, self._interpreter, self.on_miss)
@@ -169,15 +181,12 @@ class Offloaded:
         """Adopt what changed in one module, or in all of them and beside them."""
         if self._closed:
             return
-        selection = renewed(self.selection) if module is None else self.selection
-        some = range(len(self.arena.layouts)) if module is None else (module,)
-        changed = [one for one in some if self.arena.change(one) is not None]
+        changed = self.placement.changed(module)
         with torch.inference_mode(False), torch.no_grad():
             if changed:
                 self._renew(changed)
             if module is None:
-                self.selection = selection
-                self._move_the_rest()
+                self.placement.move_the_rest()
 
     def _renew(self, changed: list[int]) -> None:
         assert self._hooks is not None, "a wrapped model has hooks"
@@ -188,24 +197,10 @@ class Offloaded:
                 f"{self.arena.change(changed[0])} while a module was running; change the model "
                 f"between passes, then call refresh()"
             )
-        self.selection = renewed(self.selection)
-        layouts = self._lay_out()
-        self.streams.synchronize()
-        self.arena.plan(layouts)
-        for module in changed:
-            self._adopt(module)
+        self.placement.renew(changed)
         self._interpreter.bind(self.program, self.schedule)
         self._interpreter.forget()
         self._around.register()
-
-    # ---- the rest of the model
-
-    def _move_the_rest(self) -> None:
-        for tensors, name in tensors_that_stay(self.selection):
-            tensor = tensors[name]
-            if tensor.device != self.streams.device:
-                self._moved.append((tensors, name, tensor.device))
-                _move(tensors, name, self.streams.device)
 
     # ---- for people
 
@@ -214,11 +209,7 @@ class Offloaded:
         hooks, layouts, counts = self._hooks, self.arena.layouts, self._interpreter.counts
         assert hooks is not None, "a wrapped model has hooks"
         offloaded = sum(layout.weights for layout in layouts)
-        stays = {
-            id(tensors[name]): tensors[name].numel() * tensors[name].element_size()
-            for tensors, name in tensors_that_stay(self.selection)
-        }
-        rest = sum(stays.values())
+        rest = self.placement.bytes_rest
         return Report(
             policy=self.schedule.policy,
             modules=self.schedule.ring.modules,
@@ -270,10 +261,7 @@ class Offloaded:
         if hasattr(self, "_interpreter"):
             self._interpreter.drop()
         with torch.inference_mode(False), torch.no_grad():
-            self.arena.release()
-            for tensors, name, device in self._moved:
-                if name in tensors:
-                    _move(tensors, name, device)
+            self.placement.release()
 
     def __enter__(self) -> Offloaded:
         return self
@@ -290,17 +278,3 @@ class Offloaded:
         ring = self.schedule.ring
         state = "closed" if self._closed else f"{self.schedule.policy} on {self.streams.device}"
         return f"<Offloaded {ring.modules} modules over {ring.slots} slots, {state}>"
-
-
-def _move(tensors: dict[str, torch.Tensor], name: str, device: torch.device) -> None:
-    """Let the tensor, the same object where that can be, live on the device."""
-    tensor = tensors[name]
-    if tensor.is_inference():  # its object can't be given other bytes
-        tensors[name] = tensor.to(device)
-    elif is_wrapper(tensor):
-        moved = tensor.to(device)
-        if isinstance(tensor, nn.Parameter):
-            moved = nn.Parameter(moved, requires_grad=tensor.requires_grad)
-        torch.utils.swap_tensors(tensor, moved)
-    else:
-        place_at(tensor, tensor.data.to(device))

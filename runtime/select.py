@@ -51,14 +51,20 @@ def select(model: nn.Module | Iterable[nn.Module], layers: Iterable[nn.Module] |
             raise OffloadError(
                 f"module {name} has {what}, so nothing can be offloaded; leave it out"
             )
-    selection = Selection(root, tuple(chosen), tuple(names), frozenset(stay), tuple(stay.values()))
-    for tensors, name in tensors_that_stay(selection):
-        if tensors[name].is_meta:
+    return Selection(root, tuple(chosen), tuple(names), frozenset(stay), tuple(stay.values()))
+
+
+def require_values(selection: Selection) -> None:
+    """OffloadError names a tensor that is on the meta device."""
+    tensors = {full: tensors[name] for tensors, name, full in tensors_that_stay(selection)}
+    for module, name in zip(selection.modules, selection.names, strict=True):
+        tensors.update((f"{name}.{path}", tensor) for path, _, _, tensor in hangs(module))
+    for name, tensor in tensors.items():
+        if tensor.is_meta:
             raise OffloadError(
-                f"{name}, a tensor of shape {tuple(tensors[name].shape)} beside the layers, is on "
-                f"the meta device and has no values; load the checkpoint before offloading"
+                f"{name}, of shape {tuple(tensor.shape)}, is on the meta device and has no values; "
+                f"load its checkpoint while offloading: runtime.load(model, checkpoint)"
             )
-    return selection
 
 
 def renewed(selection: Selection) -> Selection:
@@ -169,14 +175,16 @@ def _own(module: nn.Module) -> Iterable[torch.Tensor]:
     return (tensor for tensor in tensors if tensor is not None)
 
 
-def tensors_that_stay(selection: Selection) -> Iterable[tuple[dict[str, torch.Tensor], str]]:
+def tensors_that_stay(selection: Selection) -> Iterable[tuple[dict[str, torch.Tensor], str, str]]:
     """Where each tensor hangs that belongs on the device for good: those outside the offloaded
-    modules, shared ones, and small buffers. As (dictionary, key)."""
+    modules, shared ones, and small buffers. As (dictionary, key, full name)."""
     inside = {id(inner) for module in selection.modules for inner in module.modules()}
-    scope = [selection.root] if selection.root is not None else list(selection.modules)
-    for part in [module for one in scope for module in one.modules()]:
+    scope = [("", selection.root)]
+    if selection.root is None:
+        scope = list(zip(selection.names, selection.modules, strict=True))
+    for prefix, part in [pair for name, one in scope for pair in one.named_modules(prefix=name)]:
         for table in part._parameters, part._buffers:
             for name, tensor in table.items():
                 within = id(part) in inside and id(tensor) not in selection.stay
                 if tensor is not None and not (within and goes(tensor)):
-                    yield table, name
+                    yield table, name, f"{prefix}.{name}" if prefix else name

@@ -14,8 +14,8 @@ from torch import nn
 from runtime.choice import AnyPolicy, schedule_for
 from runtime.device import streams_of
 from runtime.hooks import OFF, RELOAD
-from runtime.offload import Offloaded, log
-from runtime.select import select
+from runtime.offload import Offloaded, log, placed
+from runtime.select import require_values, select
 from schedule.errors import OffloadError
 from schedule.program import lower
 from schedule.ring import Ring
@@ -40,6 +40,7 @@ def offload_without_proof(
     if output_may_be_wrong is not True:
         raise OffloadError("say output_may_be_wrong=True, or use runtime.offload")
     selection = select(model, layers)
+    require_values(selection)
     schedule = schedule_for(policy, Ring(len(selection.modules), slots))
     safe = check(schedule).safe
     log.warning(
@@ -49,4 +50,4 @@ def offload_without_proof(
         "on" if guard else "OFF",
     )
     mode = RELOAD if guard else OFF
-    return Offloaded(selection, schedule, lower(schedule), mode, safe, streams_of(device))
+    return Offloaded(placed(selection, schedule, streams_of(device)), lower(schedule), mode, safe)

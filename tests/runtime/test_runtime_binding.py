@@ -477,7 +477,7 @@ def test_the_rest_is_moved_and_moved_back() -> None:
     wanted = outputs(copy.deepcopy(model), batches(2))
     before = picture(model)
     with runtime.offload(model, slots=2, device="cpu:0") as offloaded:
-        moved = [name for _, name, _ in offloaded._moved]
+        moved = [name for _, name, _ in offloaded.placement._moved]
         assert {"weight", "bias", "scale"} <= set(moved)
         assert same(outputs(model, batches(2)), wanted)
         now = picture(model).parameters

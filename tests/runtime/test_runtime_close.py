@@ -17,8 +17,8 @@ from torch import nn
 import runtime
 from runtime import Offloaded
 from runtime.arena import Arena
-from runtime.device import InlineStreams
 from runtime.hooks import Hooks
+from runtime.host import HostMemory
 from runtime.interpreter import Interpreter
 from runtime.leaves import place_at
 from schedule import Policy
@@ -172,10 +172,12 @@ def fail_at(number: int, function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 offloading = importlib.import_module("runtime.offload")  # runtime.offload is the function
+placing = importlib.import_module("runtime.placement")
 STAGES = {
-    "lay_out": (offloading, "lay_out", 4),
-    "the arena": (offloading, "Arena", 1),
-    "host_block": (InlineStreams, "host_block", 4),
+    "lay_out": (placing, "lay_out", 4),
+    "the arena": (placing, "Arena", 1),
+    "the host block": (HostMemory, "block", 4),
+    "lock": (HostMemory, "lock", 1),
     "adopt": (Arena, "adopt", 4),
     "lower": (offloading, "lower", 1),
     "Interpreter": (offloading, "Interpreter", 1),

@@ -15,6 +15,7 @@ from runtime import Offloaded, device, offload
 from runtime.arena import DeviceSet
 from runtime.device import AcceleratorStreams, InlineStreams, streams_of
 from runtime.hooks import RAISE, RELOAD
+from runtime.offload import placed
 from runtime.select import select
 from schedule import OffloadError, Refill, Ring, Schedule, policies
 from schedule.audit import audit
@@ -111,27 +112,24 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Iterator[Machine]:
         assert device == CPU
         return made.current
 
-    def copy(target: torch.Tensor, source: torch.Tensor) -> None:
+    def copy(pieces: device.Pieces) -> None:
+        ((target, source),) = pieces
         made.told.append(("copy", made.within[-1].name, target.data_ptr(), source.data_ptr()))
-        plain_copy(target, source)
-
-    def host_block(_: AcceleratorStreams, size: int) -> torch.Tensor:
-        return torch.empty(size, dtype=torch.uint8)
+        plain_copy(pieces)
 
     plain_copy = device._copy
     monkeypatch.setattr(torch, "Stream", stream)
     monkeypatch.setattr(torch, "Event", event)
     monkeypatch.setattr(torch.accelerator, "current_stream", current)
     monkeypatch.setattr(device, "_copy", copy)
-    monkeypatch.setattr(AcceleratorStreams, "host_block", host_block)
+    monkeypatch.setattr(AcceleratorStreams, "locks", False)
     yield made
     assert made.within == []
 
 
 def accelerated(model: Stack, schedule: Schedule, on_miss: str = RAISE) -> Offloaded:
-    return Offloaded(
-        select(model, None), schedule, lower(schedule), on_miss, True, AcceleratorStreams(CPU)
-    )
+    placement = placed(select(model, None), schedule, AcceleratorStreams(CPU))
+    return Offloaded(placement, lower(schedule), on_miss, True)
 
 
 def translated(operations: Any, offloaded: Offloaded, numbers: dict[object, int]) -> list[Note]:
@@ -334,14 +332,6 @@ def test_refills_of_one_slot_record_the_same_event_again(machine: Machine) -> No
         ("record", COPY, 0),
         ("record", COPY, 1),
     ]
-
-
-def test_host_blocks_are_page_locked(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[dict[str, Any]] = []
-    monkeypatch.setattr(torch, "Stream", lambda **_: None)
-    monkeypatch.setattr(torch, "empty", lambda *a, **options: asked.append({"size": a, **options}))
-    AcceleratorStreams(CPU).host_block(512)
-    assert asked == [{"size": (512,), "dtype": torch.uint8, "pin_memory": True}]
 
 
 # ---- which streams a device gets

@@ -73,11 +73,16 @@ TORCH_LIBRARY(simdevice, library) {
   library.def("hold", &HoldStream);
   library.def("release", &ReleaseHold);
   library.def("counters", &ReadCounters);
-  library.def("reset_counters", [] { Counters::Get().Reset(); });
+  library.def("reset_counters", [] {
+    Counters::Get().Reset();
+    ResetMostRegistered();
+  });
   library.def("pinned_bytes", [] {
     const PinnedBytes bytes = GetPinnedBytes();
-    return std::make_tuple(bytes.asked, bytes.reserved);
+    return std::make_tuple(bytes.asked, bytes.reserved, bytes.registered, bytes.most_registered);
   });
+  library.def("register_host", &RegisterHost);
+  library.def("unregister_host", &UnregisterHost);
   library.def("set_pinned_limit", [](int64_t bytes) { SetPinnedLimit(bytes); });
   library.def("set_device_limit", [](int64_t bytes) { SetDeviceLimit(bytes); });
   library.def("allow_shallow_copies", [](bool on) { AllowShallowCopies(on); });

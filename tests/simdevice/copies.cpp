@@ -87,8 +87,14 @@ Tensor Copy(const Tensor& source, const Tensor& target, bool non_blocking) {
     }
   }
   if (staged) from = from.clone();
+  Work work = Transfer(from, to, plain);
+  if (pinned) {
+    work = [work, held = HoldRegistered((upload ? from : to).data_ptr())](int pause) {
+      work(pause);
+    };
+  }
   Issue(stream, Kind::kCopy, upload ? "copy host to device" : "copy device to host",
-        Transfer(from, to, plain));
+        std::move(work));
   if (!later && !staged) SynchronizeStream(stream);
   return target;
 }

@@ -55,10 +55,13 @@ class Counters:
 @dataclass(frozen=True)
 class PinnedBytes:
     """asked: by those who hold it now. reserved: in powers of two, with what is kept in the cache
-    (``torch.accelerator.empty_host_cache()`` gives that back)."""
+    (``torch.accelerator.empty_host_cache()`` gives that back). registered: by ``register_host``,
+    in pages. most_registered: since the counters were last reset."""
 
     asked: int
     reserved: int
+    registered: int
+    most_registered: int
 
 
 class Hold:
@@ -167,7 +170,7 @@ class SimDevice:
 
     @contextlib.contextmanager
     def pinned_fails_at(self, byte: int) -> Iterator[None]:
-        """Pinned allocations fail that would reserve more than so many bytes in all."""
+        """Allocations and registrations fail that would lock more than so many bytes in all."""
         self._controls.set_pinned_limit(byte)
         try:
             yield
@@ -264,4 +267,6 @@ def _module(devices: int) -> types.ModuleType:
     module.synchronize = torch.accelerator.synchronize
     module.current_stream = torch.accelerator.current_stream
     module.Stream, module.Event = torch.Stream, torch.Event
+    module.register_host = torch.ops.simdevice.register_host
+    module.unregister_host = torch.ops.simdevice.unregister_host
     return module

@@ -7,6 +7,8 @@
 #include <utility>
 #include <vector>
 
+#include "pinned.h"
+
 namespace simdevice {
 namespace {
 
@@ -80,6 +82,7 @@ Queue* QueueOf(c10::Stream stream) {
 }
 
 void Issue(c10::Stream stream, Kind kind, const std::string& name, Work work) {
+  if (kind == Kind::kCompute) ThrowKeptError();
   if (auto capture = CaptureOf(stream)) {
     capture->Add(stream, kind, name, Share(std::move(work)));
     return;

@@ -6,7 +6,6 @@ from __future__ import annotations
 import pytest
 import torch
 
-import runtime
 from schedule import policies
 from tests.simdevice.device import ADVERSARIES, SimDevice
 from tests.simdevice.helpers import DEVICE, OTHER
@@ -14,8 +13,6 @@ from tests.simdevice.offloads import (
     MORE,
     SAFE,
     Case,
-    Stack,
-    batches,
     from_the_start,
     line,
     same,
@@ -136,20 +133,3 @@ def test_where_data_cannot_be_set_across_devices(sim: SimDevice) -> None:
         with case.offloaded:
             assert case.right(sim, 0, "random")
         assert case.model.head.weight.device == torch.device("cpu")
-
-
-def test_when_pinned_memory_runs_out_nothing_is_changed(sim: SimDevice) -> None:
-    torch.accelerator.empty_host_cache()
-    model, x, order = Stack(5), batches(1)[0], range(5)
-    expected, kept = model(x, order), list(model.parameters())
-    two_modules = sim.pinned().reserved + 2 * 2048
-    with (
-        sim.pinned_fails_at(two_modules),
-        pytest.raises(RuntimeError, match="out of pinned memory"),
-    ):
-        runtime.offload(model, slots=2, policy="balanced", device=DEVICE)
-    assert all(a is b for a, b in zip(model.parameters(), kept, strict=True))
-    assert torch.equal(model(x, order), expected)
-    case = Case("balanced", 5, 2)
-    with case.offloaded:
-        assert case.right(sim, 0, "random")

@@ -1,0 +1,175 @@
+"""Where every tensor of an offloaded model lives: host blocks, slots, the device; where each came
+from, and back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+import torch
+from torch import nn
+
+from runtime.arena import Arena, Source, home, slot_sizes
+from runtime.device import Streams
+from runtime.layout import Layout, lay_out, require_worth, size_of
+from runtime.leaves import is_wrapper, leaves, place_at
+from runtime.locked import host_memory
+from runtime.memory import require
+from runtime.select import Selection, renewed, tensors_that_stay
+from runtime.views import refuse_views
+from schedule.table import Schedule
+
+
+class Placement:
+    """The tensors of one offload. Planned when made, and filled by ``fill()``; OffloadError before
+    anything is changed says what can't be placed.
+
+    limit:  bytes of host memory that may be page-locked.
+    source: writes the values of tensors on the meta device.
+    """
+
+    def __init__(
+        self,
+        selection: Selection,
+        schedule: Schedule,
+        streams: Streams,
+        limit: int,
+        source: Source | None = None,
+    ) -> None:
+        self.selection, self.schedule, self.streams = selection, schedule, streams
+        self._limit, self._source = limit, source
+        self._moved: list[tuple[dict[str, torch.Tensor], str, torch.device]] = []
+        layouts = self._lay_out()
+        require(self._bytes_to_load(layouts), "host memory for the weights")
+        self.arena = Arena(layouts, schedule, streams.device)
+        self._hosts = [host_memory(layouts, schedule, streams, limit)]
+        self._host_of = dict.fromkeys(range(len(layouts)), self._hosts[0])
+
+    def _lay_out(self) -> list[Layout]:
+        selection = self.selection
+        layouts = [
+            lay_out(module, name, selection.stay)
+            for module, name in zip(selection.modules, selection.names, strict=True)
+        ]
+        require_worth(layouts)
+        scope = selection.modules if selection.root is None else (selection.root,)
+        refuse_views([part for module in scope for part in module.modules()], layouts)
+        return layouts
+
+    def _bytes_to_load(self, layouts: list[Layout]) -> int:
+        """Host memory that is needed for tensors which have no values yet."""
+        size = sum(one.size for one in layouts if any(leaf.is_meta for leaf, _ in one.leaves))
+        if size and self.streams.device.type == "cpu":
+            size += sum(size_of(tensor) for tensor in self.rest() if tensor.is_meta)
+            size += sum(slot_sizes(layouts, self.schedule))
+        return size
+
+    def fill(self) -> None:
+        """Move everything to its place."""
+        for module in range(len(self.arena.layouts)):
+            self.arena.adopt(module, self._host_of[module].block(module), self._source)
+        self._hosts[0].lock()
+        self.move_the_rest()
+
+    def settle(self) -> None:
+        """What had no values has them now, and keeps them when it leaves the device."""
+        self.arena.settle()
+        self._moved = [(tensors, name, home(device)) for tensors, name, device in self._moved]
+
+    # ---- the model changed
+
+    def changed(self, module: int | None) -> list[int]:
+        """The modules whose tensors are others by now, of all or of one. OffloadError if one is no
+        part of the model any more."""
+        if module is None:
+            self.selection = renewed(self.selection)
+        some = range(len(self.arena.layouts)) if module is None else (module,)
+        return [one for one in some if self.arena.change(one) is not None]
+
+    def renew(self, changed: list[int]) -> None:
+        """Adopt the tensors that these modules have now."""
+        self.selection = renewed(self.selection)
+        layouts = self._lay_out()
+        self.streams.synchronize()
+        self.arena.plan(layouts)
+        limit = max(0, self._limit - self.bytes_locked)
+        # New host memory, for these modules alone.
+        only = [
+            one if module in changed else replace(one, items=(), size=0)
+            for module, one in enumerate(layouts)
+        ]
+        host = host_memory(only, self.schedule, self.streams, limit)
+        self._hosts.append(host)
+        for module in changed:
+            self.arena.adopt(module, host.block(module), None)
+            self._host_of[module].release(module)
+            self._host_of[module] = host
+        host.lock()
+
+    # ---- the rest of the model
+
+    def rest(self) -> Iterable[torch.Tensor]:
+        """The tensors that stay on the device, each once."""
+        return {
+            id(tensors[name]): tensors[name]
+            for tensors, name, _ in tensors_that_stay(self.selection)
+        }.values()
+
+    def move_the_rest(self) -> None:
+        """Move to the device what belongs there for good and is elsewhere."""
+        for tensors, name, full_name in tensors_that_stay(self.selection):
+            empty = tensors[name].is_meta
+            if tensors[name].device != self.streams.device:
+                self._moved.append((tensors, name, tensors[name].device))
+                _move(tensors, name, self.streams.device)
+            if empty:
+                assert self._source is not None, "values were required before"
+                self._source(full_name, tensors[name].data)
+
+    # ---- numbers
+
+    @property
+    def bytes_rest(self) -> int:
+        """Bytes of the tensors that stay on the device."""
+        return sum(size_of(leaf) for tensor in self.rest() for leaf in leaves(tensor))
+
+    @property
+    def bytes_locked(self) -> int:
+        """Host memory that is page-locked."""
+        return sum(host.bytes_locked for host in self._hosts)
+
+    @property
+    def bytes_pageable(self) -> int:
+        """Weights in host memory that is not."""
+        return sum(host.bytes_pageable for host in self._hosts)
+
+    @property
+    def notes(self) -> list[str]:
+        """What could not be locked, and why."""
+        return [note for host in self._hosts for note in host.notes]
+
+    # ---- the end
+
+    def release(self) -> None:
+        """Move everything back. No copy is under way."""
+        self.arena.release(lambda module: self._host_of[module].release(module))
+        for tensors, name, device in self._moved:
+            if name in tensors:
+                _move(tensors, name, device)
+
+
+def _move(tensors: dict[str, torch.Tensor], name: str, device: torch.device) -> None:
+    """Let the tensor, the same object where that can be, live on the device."""
+    tensor = tensors[name]
+    if tensor.is_meta:
+        place_at(tensor, torch.empty_like(tensor.data, device=device))
+    elif tensor.is_inference():  # its object can't be given other bytes
+        tensors[name] = tensor.to(device)
+    elif is_wrapper(tensor):
+        moved = tensor.to(device)
+        if isinstance(tensor, nn.Parameter):
+            moved = nn.Parameter(moved, requires_grad=tensor.requires_grad)
+        torch.utils.swap_tensors(tensor, moved)
+    else:
+        place_at(tensor, tensor.data.to(device))

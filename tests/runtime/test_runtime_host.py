@@ -1,0 +1,353 @@
+"""Host blocks: packing, chunks, and the order in which modules are locked."""
+
+from __future__ import annotations
+
+import gc
+import logging
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import nn
+
+import runtime
+from runtime.device import InlineStreams
+from runtime.host import PAGE, HostMemory, pieces
+from runtime.layout import Layout, Segment, lay_out
+from runtime.locked import Registered, Slabs, host_memory
+from runtime.packing import Slab, affordable, pack
+from runtime.registration import Registration, registration_of
+from schedule import Ring, policies
+from tests.runtime.models import batches, outputs, same, stack
+
+CPU = torch.device("cpu")
+
+
+# ---- packing
+
+sizes_ = st.lists(
+    st.one_of(
+        st.sampled_from([0, 256, 3 << 20, 4 << 20, 7 << 24]),
+        st.integers(0, 1 << 24).map(lambda n: n // 256 * 256),
+    ),
+    max_size=60,
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(sizes_)
+def test_every_tensor_is_whole_in_one_slab(sizes: list[int]) -> None:
+    slabs = pack(sizes)
+    placed = sorted(piece for slab in slabs for piece in slab.pieces)
+    assert placed == [index for index, size in enumerate(sizes) if size]
+    for slab in slabs:
+        assert slab.size & (slab.size - 1) == 0
+        assert slab.used == sum(sizes[piece] for piece in slab.pieces) <= slab.size
+
+
+@settings(max_examples=60, deadline=None)
+@given(sizes_, st.integers(0, 4).map(PAGE.__mul__), st.integers(0, 1 << 30), st.integers(1, 4))
+def test_what_is_locked_is_within_the_bound(
+    sizes: list[int], pages: int, limit: int, gaps: int
+) -> None:
+    slabs, weights = pack(sizes), [size // gaps for size in sizes]
+    chosen = affordable(slabs, weights, pages, limit)
+    locked = sum(slabs[index].size for index in chosen)
+    inside = sum(weights[piece] for index in chosen for piece in slabs[index].pieces)
+    assert locked <= limit
+    assert locked * 20 <= inside * 21 + pages * 20
+
+
+@pytest.mark.parametrize(
+    ("sizes", "slabs"),
+    [
+        ([4096] * 3, [(4096, 1)] * 3),
+        ([3 << 20] * 28, [(64 << 20, 21), (16 << 20, 5), *[(4 << 20, 1)] * 2]),  # 88 MiB for 84
+        ([(1 << 20) - 256, 512], [(1 << 20, 1), (512, 1)]),
+        ([(3 << 20) - 512, 512, 1 << 20], [(4 << 20, 3)]),
+        ([], []),
+        ([0, 0], []),
+    ],
+)
+def test_the_smallest_slab_that_is_filled_well(
+    sizes: list[int], slabs: list[tuple[int, int]]
+) -> None:
+    assert [(slab.size, len(slab.pieces)) for slab in pack(sizes)] == slabs
+
+
+def test_large_models_are_locked_whole() -> None:
+    """Layers as they are: Llama 3 8B and Qwen3 0.6B, in bfloat16."""
+    llama = [4096 * n * 2 for n in (4096, 1024, 1024, 4096, 14336, 14336, 14336, 1, 1)] * 32
+    qwen = [1024 * n * 2 for n in (2048, 1024, 1024, 2048, 3072, 3072, 3072, 1, 1)] * 28
+    for sizes in (llama, qwen):
+        slabs = pack(sizes)
+        assert len(affordable(slabs, sizes, 0, 1 << 50)) == len(slabs)
+        assert sum(slab.size for slab in slabs) <= 1.05 * sum(sizes)
+        assert max(slab.size for slab in slabs) <= 3 * sum(sizes[:9])  # three modules
+
+
+def test_the_slabs_filled_best_are_locked_first() -> None:
+    slabs = [Slab(16, 9, (0,)), Slab(16, 16, (1,)), Slab(32, 31, (2,))]
+    assert affordable(slabs, [9, 16, 31], 0, 1000) == {1, 2}
+    assert affordable(slabs, [9, 16, 31], 0, 47) == {1}
+    assert affordable(slabs, [9, 16, 31], 7, 1000) == {0, 1, 2}
+
+
+# ---- pieces
+
+
+def test_a_refill_of_more_than_two_chunks_is_cut() -> None:
+    memory, slot = torch.arange(10, dtype=torch.uint8), torch.zeros(10, dtype=torch.uint8)
+    block = (Segment(0, memory[:3]), Segment(3, memory[3:]))
+    for chunk, lengths in {None: [3, 7], 5: [3, 7], 4: [3, 4, 3], 2: [2, 1, 2, 2, 2, 1]}.items():
+        found = tuple(pieces(block, slot.zero_(), chunk))
+        assert [source.numel() for _, source in found] == lengths
+        for target, source in found:
+            target.copy_(source)
+        assert torch.equal(slot, memory)
+    assert not tuple(pieces((Segment(0, memory[:0]),), slot, None))
+
+
+# ---- what is locked, and in which order
+
+
+class Driver:
+    """Registers; refuses what would be beyond the limit."""
+
+    def __init__(self, limit: int = 1 << 40) -> None:
+        self.limit, self.there = limit, dict[int, int]()
+        self.asked: list[int] = []
+        self.offer = Registration(self.register, self.unregister)
+
+    def register(self, address: int, size: int) -> None:
+        assert address % PAGE == size % PAGE == 0
+        self.asked.append(size)
+        if size + sum(self.there.values()) > self.limit:
+            raise RuntimeError("no more\nand a stack")
+        self.there[address] = size
+
+    def unregister(self, address: int) -> None:
+        del self.there[address]
+
+
+def layouts_of(*pages: int) -> list[Layout]:
+    """Modules of so many pages of weights."""
+    modules = [nn.Linear(PAGE // 4, count, bias=False) for count in pages]
+    return [lay_out(module, f"m{at}", frozenset()) for at, module in enumerate(modules)]
+
+
+@pytest.fixture
+def driver(monkeypatch: pytest.MonkeyPatch) -> Iterator[Driver]:
+    made = Driver()
+    monkeypatch.setattr("runtime.locked.registration_of", lambda _: made.offer)
+    yield made
+    gc.collect()
+    assert made.there == {}
+
+
+def streams(waits: list[int] | None = None) -> Any:
+    log = [] if waits is None else waits
+    return SimpleNamespace(locks=True, device=CPU, synchronize=lambda: log.append(1))
+
+
+def made(host: HostMemory) -> HostMemory:
+    blocks = [host.block(module) for module in range(len(host.layouts))]
+    for block, layout in zip(blocks, host.layouts, strict=True):
+        assert block[0].offset == 0
+        assert sum(segment.bytes.numel() for segment in block) == layout.size
+    host.lock()
+    return host
+
+
+def test_modules_that_are_refilled_most_are_locked_first(driver: Driver) -> None:
+    """In a ring of 5 over 3 slots, module 2 has one for itself; the others are refilled."""
+    layouts, schedule = layouts_of(1, 2, 3, 4, 5), policies.chain(Ring(5, 3))
+    assert {refill.module for each in schedule.after for refill in each} == {0, 1, 3, 4}
+    assert driver.asked == []
+    host = made(host_memory(layouts, schedule, streams(), 1 << 40))
+    assert driver.asked == [PAGE * n for n in (1, 2, 4, 5, 3)]
+    assert (host.bytes_locked, host.bytes_pageable) == (15 * PAGE, 0)
+    for module in range(5):
+        assert len(driver.there) == 5 - module
+        host.release(module)
+    driver.asked.clear()
+    host = made(host_memory(layouts, schedule, streams(), 6 * PAGE))
+    assert driver.asked == [PAGE * n for n in (1, 2, 3)]
+    assert (host.bytes_locked, host.bytes_pageable) == (6 * PAGE, 9 * PAGE)
+    driver.asked.clear()
+    host = made(host_memory(layouts, schedule, streams(), 9 * PAGE))
+    assert driver.asked == [PAGE * n for n in (1, 2, 4)]
+
+
+def test_after_a_refusal_only_less_is_tried(
+    driver: Driver, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("runtime.host._limit_of_process", lambda: PAGE)
+    layouts, schedule = layouts_of(2, 4, 4, 1, 5), policies.chain(Ring(5, 2))
+    driver.limit = 5 * PAGE
+    host = made(host_memory(layouts, schedule, streams(), 1 << 40))
+    assert driver.asked == [PAGE * n for n in (2, 4, 1)]
+    assert (host.bytes_locked, host.bytes_pageable) == (3 * PAGE, 13 * PAGE)
+    assert host.notes == [f"m1, {4 * PAGE} bytes, can't be page-locked (no more)"]
+    (record,) = caplog.records
+    assert record.levelno == logging.WARNING
+    assert f"this process may lock {PAGE} bytes (ulimit -l)" in record.message
+
+
+def test_the_limit_of_the_process_is_said_before(
+    driver: Driver, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    layouts, schedule = layouts_of(2, 2), policies.chain(Ring(2, 1))
+    with caplog.at_level(logging.INFO, "ringproof.runtime"):
+        for limit in (None, 4 * PAGE, 4 * PAGE - 1):
+            monkeypatch.setattr("runtime.host._limit_of_process", lambda limit=limit: limit)
+            host_memory(layouts, schedule, streams(), 1 << 40)
+        host_memory(layouts, schedule, streams(), 2 * PAGE)
+    assert driver.asked == []
+    (record,) = caplog.records
+    said = f"{4 * PAGE} bytes are to be page-locked; this process may lock {4 * PAGE - 1} bytes"
+    assert record.message.startswith(said)
+
+
+def test_many_tiny_tensors_are_not_locked(driver: Driver) -> None:
+    tiny = nn.ParameterList(nn.Parameter(torch.ones(1)) for _ in range(100))
+    layouts = [lay_out(module, "tiny", frozenset()) for module in (tiny, nn.Linear(8, 8))]
+    host = made(host_memory(layouts, policies.chain(Ring(2, 1)), streams(), 1 << 40))
+    assert driver.asked == [PAGE]
+    assert host.notes == ["tiny is more gaps than weights and stays pageable"]
+    assert host.bytes_pageable == 400
+
+
+def test_what_is_dropped_without_close_is_unregistered_after_its_copies(driver: Driver) -> None:
+    waits: list[int] = []
+    host = made(host_memory(layouts_of(1, 2), policies.chain(Ring(2, 1)), streams(waits), 1 << 40))
+    kept = host.block(0)[0].bytes  # a second map, which is not registered
+    assert len(driver.there) == 2
+    plain, driver.unregister = driver.unregister, None  # type: ignore[method-assign]
+    assert waits == []
+    del host
+    gc.collect()
+    assert waits == [1]
+    assert driver.there == {}
+    assert kept.fill_(1).sum() == PAGE
+    assert plain is not None
+
+
+def test_nothing_is_locked_on_a_cpu_or_with_a_limit_of_zero(driver: Driver) -> None:
+    layouts, schedule = layouts_of(1, 2), policies.chain(Ring(2, 1))
+    for host in (
+        host_memory(layouts, schedule, InlineStreams(CPU), 1 << 40),
+        host_memory(layouts, schedule, streams(), 0),
+    ):
+        assert type(made(host)) is HostMemory
+        assert (host.bytes_locked, host.bytes_pageable) == (0, 3 * PAGE)
+    assert driver.asked == []
+
+
+def test_maps_are_private_and_blocks_are_right_on_a_cpu(driver: Driver) -> None:
+    del driver
+    layouts = layouts_of(1)
+    host = host_memory(layouts, policies.chain(Ring(1, 1)), streams(), 1 << 40)
+    assert isinstance(host, Registered)
+    address = host.block(0)[0].bytes.data_ptr()
+    with open("/proc/self/maps") as maps:
+        (line,) = [one for one in maps if one.startswith(f"{address:x}-") or _within(one, address)]
+    assert line.split()[1] == "rw-p"
+    model, x = stack(4, uneven=True), batches(1)
+    with runtime.offload(model, slots=2, pin="1GiB", chunk="1MiB") as offloaded:
+        assert same(outputs(model, x), outputs(stack(4, uneven=True), x))
+        assert offloaded.placement.bytes_locked == 0
+
+
+def _within(line: str, address: int) -> bool:
+    first, _, last = line.split()[0].partition("-")
+    return int(first, 16) <= address < int(last, 16)
+
+
+# ---- slabs
+
+
+def test_a_refused_slab_is_pageable(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+
+    def empty(size: int, *, dtype: torch.dtype, pin_memory: bool = False) -> torch.Tensor:
+        if pin_memory:
+            asked.append(size)
+            if asked == [2 * PAGE, 4 * PAGE, 4 * PAGE]:
+                raise RuntimeError("out of it")
+        return torch.zeros(size, dtype=dtype)
+
+    monkeypatch.setattr("runtime.locked.registration_of", lambda _: None)
+    monkeypatch.setattr("runtime.host.torch", SimpleNamespace(empty=empty, uint8=torch.uint8))
+    layouts = layouts_of(2, 4, 4, 1)
+    host = host_memory(layouts, policies.chain(Ring(4, 2)), streams(), 1 << 40)
+    assert isinstance(host, Slabs)
+    assert asked == []
+    host.block(0)
+    assert asked == [2 * PAGE]
+    made(host)
+    assert asked == [PAGE * n for n in (2, 4, 4, 1)]
+    assert host.bytes_locked == 7 * PAGE
+    assert host.bytes_pageable == 4 * PAGE
+    assert host.notes == [f"slab 2, {4 * PAGE} bytes, can't be page-locked (out of it)"]
+
+
+# ---- what a device type offers
+
+
+class Code(int):
+    """As the drivers' enumerations are."""
+
+
+def test_cuda_offers_registration(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[tuple[Any, ...]] = []
+
+    def host_register(*arguments: int) -> int:
+        told.append(arguments)
+        return 2 if arguments[1] > PAGE else 0
+
+    def check(code: int) -> None:
+        if code:
+            raise RuntimeError(f"code {code}")
+
+    functions = SimpleNamespace(
+        cudaHostRegister=host_register, cudaHostUnregister=lambda at: told.append((at,)) or 0
+    )
+    monkeypatch.setattr(torch.cuda, "cudart", lambda: functions)
+    monkeypatch.setattr(torch.cuda, "check_error", check)
+    offered = registration_of(torch.device("cuda:0"))
+    assert offered is not None
+    offered.register(4 * PAGE, PAGE)
+    offered.unregister(4 * PAGE)
+    assert told == [(4 * PAGE, PAGE, 1), (4 * PAGE,)]
+    with pytest.raises(RuntimeError, match="code 2"):
+        offered.register(4 * PAGE, 2 * PAGE)
+
+
+def test_newer_npus_offer_registration(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[tuple[int, ...]] = []
+
+    def answer(*arguments: int) -> Code:
+        told.append(arguments)
+        return Code(len(told) - 2)
+
+    npu, npus = SimpleNamespace(type="npu"), SimpleNamespace()
+    monkeypatch.setattr(torch, "get_device_module", lambda _: npus)
+    assert registration_of(npu) is None  # type: ignore[arg-type]
+    npus.npurt = SimpleNamespace
+    assert registration_of(npu) is None  # type: ignore[arg-type]
+    npus.npurt = lambda: SimpleNamespace(npuHostRegister=answer, npuHostUnregister=answer)
+    offered = registration_of(npu)  # type: ignore[arg-type]
+    assert offered is not None
+    with pytest.raises(RuntimeError, match="npuHostRegister failed with error -1"):
+        offered.register(PAGE, PAGE)
+    offered.unregister(PAGE)
+    assert told == [(PAGE, PAGE, 2), (PAGE,)]
+
+
+def test_a_cpu_offers_none() -> None:
+    assert registration_of(CPU) is None
