@@ -15,7 +15,7 @@ from proofs.mutants_guard import GUARD_MUTANTS
 from proofs.mutants_program import PROGRAM_MUTANTS
 from proofs.mutation import Mutant, apply
 from proofs.obligation import System
-from runtime.device import AcceleratorStreams, Action
+from runtime.device import AcceleratorStreams, Action, Pieces
 from runtime.unverified import offload_without_proof
 from schedule.errors import ProgramError
 from schedule.operations import COMPUTE, COPY, Record, Wait
@@ -65,9 +65,9 @@ def test_a_copy_on_the_wrong_stream_shows(sim: SimDevice, monkeypatch: pytest.Mo
     """WAW: the program has one copy stream, and relies on it for copies into one slot. With a new
     stream for each copy that order is gone."""
 
-    def scattered(
-        self: AcceleratorStreams, _: str, target: torch.Tensor, source: torch.Tensor
-    ) -> Action:
+    def scattered(self: AcceleratorStreams, _: str, pieces: Pieces) -> Action:
+        ((target, source),) = pieces
+
         def copy_() -> None:
             other = torch.Stream(device=self.device)
             other.wait_event(self._copy_streams[COPY].record_event())

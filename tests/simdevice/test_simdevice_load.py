@@ -5,6 +5,7 @@ else, by the device's own counters.
 from __future__ import annotations
 
 import copy
+import mmap
 from pathlib import Path
 
 import pytest
@@ -20,7 +21,7 @@ from tests.simdevice.offloads import WIDTH, Stack, batches, same
 
 pytest.importorskip("safetensors")
 
-N, SLOTS = 5, 2
+N, SLOTS, PAGE = 5, 2, mmap.PAGESIZE
 BLOCK = 4 * WIDTH * WIDTH + 256  # a layer's weight, and its bias in the next 256 bytes
 REST = 4 * WIDTH * (WIDTH + 1)
 
@@ -29,12 +30,12 @@ def test_each_tensor_goes_straight_to_its_place(sim: SimDevice, tmp_path: Path) 
     plain, model = Stack(N), on_meta(lambda: Stack(N))
     path, objects = save(plain, tmp_path / "a.safetensors"), list(model.parameters())
     torch.accelerator.reset_peak_memory_stats(DEVICE)
-    before, pinned = torch.accelerator.memory_allocated(DEVICE), sim.pinned().asked
+    before, pinned = torch.accelerator.memory_allocated(DEVICE), sim.pinned().registered
     with (
         sim.steps(3, "copies"),
         runtime.load(model, path, slots=SLOTS, policy="balanced", device=DEVICE) as offloaded,
     ):
-        assert sim.pinned().asked - pinned == N * BLOCK
+        assert sim.pinned().registered - pinned == N * -(-BLOCK // PAGE) * PAGE
         peak = torch.accelerator.max_memory_allocated(DEVICE)
         assert peak - before == SLOTS * BLOCK + REST
         assert sim.counters().bytes["host to device"] == SLOTS * BLOCK + REST
@@ -73,7 +74,7 @@ def test_when_reading_fails_nothing_is_left(
         return complete(stored)
 
     monkeypatch.setattr(Stored, "read", failing)
-    before, pinned = torch.accelerator.memory_allocated(DEVICE), sim.pinned().asked
+    before, pinned = torch.accelerator.memory_allocated(DEVICE), sim.pinned().registered
     with sim.no_shallow_copies(), pytest.raises(OffloadError, match="planned"):
         runtime.load(model, path, slots=SLOTS, device=DEVICE)
     assert torch.accelerator.memory_allocated(DEVICE) == before
