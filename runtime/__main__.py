@@ -1,33 +1,73 @@
-"""``python -m runtime demo``."""
+"""``python -m runtime demo | doctor | bench``."""
 
 from __future__ import annotations
 
 import argparse
 import logging
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
-from runtime import demo
+from runtime import bench, demo, doctor
+from schedule.output import printed
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; exit code 0 as proved, 1 not as proved, 2 bad input."""
+    """Run one command; exit code 0 as it must be, 1 not so, 2 bad input."""
     parser = argparse.ArgumentParser(prog="python -m runtime", description=__doc__)
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    _add_demo(commands)
+    _add_doctor(commands)
+    _add_bench(commands)
+    chosen = parser.parse_args(arguments)
+    if getattr(chosen, "tokens", 1) < 1:
+        parser.error(f"--tokens must be at least 1, got {chosen.tokens}")
+    log = logging.getLogger("ringproof.runtime")
+    before = log.level
+    log.setLevel(logging.ERROR)  # the tables say it all
+    try:
+        command: Callable[[argparse.Namespace], int] = chosen.command
+        return command(chosen)
+    except ValueError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    finally:
+        log.setLevel(before)
+
+
+def _add_demo(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     text = "offload a real language model by a refuted and by proved schedules, and compare"
     sub = commands.add_parser("demo", help=text, description=text)
     sub.add_argument("--slots", type=int, default=4, help="K, how many slots (default 4)")
     sub.add_argument("--tokens", type=int, default=16, help="how many tokens (default 16)")
-    chosen = parser.parse_args(arguments)
-    if chosen.tokens < 1:
-        parser.error(f"--tokens must be at least 1, got {chosen.tokens}")
-    logging.getLogger("ringproof.runtime").setLevel(logging.ERROR)  # the table says it all
-    try:
-        return demo.run(chosen.slots, chosen.tokens)
-    except ValueError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
+    sub.set_defaults(command=lambda chosen: demo.run(chosen.slots, chosen.tokens))
+
+
+def _add_doctor(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    text = "check that this machine does what the runtime takes for granted"
+    sub = commands.add_parser("doctor", help=text, description=text)
+    _add_common(sub)
+    sub.set_defaults(command=lambda chosen: doctor.run(chosen.device, chosen.json))
+
+
+def _add_bench(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    text = "measure a transformers model whole and offloaded, in one run, and compare its tokens"
+    sub = commands.add_parser("bench", help=text, description=text)
+    sub.add_argument("model", metavar="MODEL", help="a folder, a name in the local cache, or demo")
+    sub.add_argument("--slots", type=int, default=2, help="K, how many slots (default 2)")
+    sub.add_argument("--policy", help="a name or pkg.module:function (default: as offload)")
+    sub.add_argument("--tokens", type=int, default=16, help="how many tokens (default 16)")
+    _add_common(sub)
+    sub.set_defaults(
+        command=lambda chosen: bench.run(
+            chosen.model, chosen.slots, chosen.policy, chosen.tokens, chosen.device, chosen.json
+        )
+    )
+
+
+def _add_common(sub: argparse.ArgumentParser) -> None:
+    sub.add_argument("--device", help="the current accelerator by default, else the CPU")
+    sub.add_argument("--json", action="store_true", help="print JSON")
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(printed(main))

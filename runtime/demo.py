@@ -74,25 +74,66 @@ def smollm2() -> Subject | None:
     found = importlib.util.find_spec(PACKAGE)
     if found is None or found.origin is None:
         return None
-    transformers = _transformers()
     file = next(Path(found.origin).parent.glob("*.gguf"))
-    folder, source = str(file.parent), {"gguf_file": file.name, "local_files_only": True}
-    with contextlib.redirect_stderr(io.StringIO()):  # the loader's progress bars
-        tokenizer = transformers.AutoTokenizer.from_pretrained(folder, **source)
-        model = transformers.AutoModelForCausalLM.from_pretrained(
-            folder, dtype=torch.float32, **source
-        )
-    inputs = tokenizer.apply_chat_template(
-        [{"role": "user", "content": QUESTION}],
-        add_generation_prompt=True,
-        return_tensors="pt",
-        return_dict=True,
+    return local(
+        str(file.parent), "SmolLM2-135M-Instruct", dtype=torch.float32, gguf_file=file.name
     )
+
+
+def local(folder: str, name: str | None = None, dtype: Any = "auto", **source: Any) -> Subject:
+    """A causal language model of transformers from a folder, or by its name in the local cache.
+    Without a tokenizer there, its prompt and answers are token numbers. OffloadError if there is
+    no such model."""
+    transformers, source["local_files_only"] = _transformers(), True
+    with contextlib.redirect_stderr(io.StringIO()):  # the loader's progress bars
+        try:
+            # Given a folder, transformers asks no server for anything.
+            path = folder if Path(folder).is_dir() else _in_cache(folder)
+            model = transformers.AutoModelForCausalLM.from_pretrained(path, dtype=dtype, **source)
+        except (OSError, ValueError) as error:
+            raise OffloadError(
+                f"{folder!r} can't be loaded: give the folder of a causal language model of "
+                f"transformers, or a name that is in its local cache ({str(error).split('. ')[0]})"
+            ) from error
+        try:
+            tokenizer = transformers.AutoTokenizer.from_pretrained(path, **source)
+        except (OSError, ValueError):
+            tokenizer = None
+    return _asked(name or folder, model.eval(), tokenizer)
+
+
+def _in_cache(name: str) -> str:
+    from huggingface_hub import snapshot_download
+
+    return str(snapshot_download(name, local_files_only=True))
+
+
+def _asked(name: str, model: nn.Module, tokenizer: Any) -> Subject:
+    """The model with its question: in its own chat form, as plain text, or as random tokens."""
+    # Where a folder has no tokenizer, transformers may make one that knows no word.
+    if tokenizer is None or not tokenizer(QUESTION)["input_ids"]:
+        vocabulary = model.get_input_embeddings().num_embeddings
+        generator = torch.Generator().manual_seed(0)
+        return _in_numbers(name, model, torch.randint(0, vocabulary, (1, 12), generator=generator))
+    if tokenizer.chat_template is None:
+        inputs = tokenizer(QUESTION, return_tensors="pt")
+    else:
+        inputs = tokenizer.apply_chat_template(
+            [{"role": "user", "content": QUESTION}],
+            add_generation_prompt=True,
+            return_tensors="pt",
+            return_dict=True,
+        )
 
     def text(tokens: list[int]) -> str:
         return str(tokenizer.decode(tokens, skip_special_tokens=True))
 
-    return Subject("SmolLM2-135M-Instruct", model.eval(), dict(inputs), text)
+    return Subject(name, model, dict(inputs), text)
+
+
+def _in_numbers(name: str, model: nn.Module, prompt: torch.Tensor) -> Subject:
+    inputs = {"input_ids": prompt, "attention_mask": torch.ones_like(prompt)}
+    return Subject(name, model, inputs, lambda tokens: " ".join(map(str, tokens)))
 
 
 def random_qwen3(layers: int = 30) -> Subject:
@@ -112,8 +153,7 @@ def random_qwen3(layers: int = 30) -> Subject:
         torch.manual_seed(0)
         model = transformers.Qwen3ForCausalLM(config).eval()
         prompt = torch.randint(0, 512, (1, 12))
-    inputs = {"input_ids": prompt, "attention_mask": torch.ones_like(prompt)}
-    return Subject("a random Qwen3", model, inputs, lambda tokens: " ".join(map(str, tokens)))
+    return _in_numbers("a random Qwen3", model, prompt)
 
 
 def _transformers() -> Any:

@@ -20,6 +20,7 @@ from torch.utils._pytree import tree_leaves
 
 from runtime.annotate import Spans
 from runtime.interpreter import Interpreter, Step
+from runtime.misses import MissLog
 from runtime.select import Selection
 from schedule.errors import ModuleNotResident, OffloadError
 from schedule.guard import arrives, innermost, resumes
@@ -57,6 +58,7 @@ class Hooks:
         self._handles: list[Any] = []
         self._removed = False
         self._spans = Spans(len(selection.modules))
+        self._misses = MissLog(selection.names)
 
     @property
     def running(self) -> tuple[int, ...]:
@@ -126,11 +128,11 @@ class Hooks:
         self._mend(index)
         if self.selection.root is None and index <= self._arrived:
             self._begin_pass()
-        self._arrived = index
+        before, self._arrived = self._arrived, index
         step = interpreter.passes[self._pass].steps[index]
         self._spans.arrive(index, len(self._running))
         interpreter.issue(step.halves[BEFORE])
-        resident = self._resident(step)
+        resident = self._resident(step, before)
         if not resident and self.on_miss == RAISE:
             raise self._not_resident(step)
         self._running.append(Call(step, interpreter.streams.current()))
@@ -186,10 +188,14 @@ class Hooks:
                     f"when the view is read: return a copy, .clone(), or leave the module out"
                 )
 
-    def _resident(self, step: Step) -> bool:
-        """Whether the guard finds the module in its slot, or is off; what it misses is counted."""
+    def _resident(self, step: Step, before: int) -> bool:
+        """Whether the guard finds the module in its slot, or is off; what it misses is counted.
+        before: the module that arrived last before it."""
         resident = self.on_miss == OFF or self.interpreter.holds(step)
-        self.misses += not resident
+        if not resident:
+            self.misses += 1
+            held = self.interpreter.last[step.slot].module
+            self._misses.missed(step.module, before, held, self.runs + 1, self.misses)
         return resident
 
     def _not_resident(self, step: Step) -> ModuleNotResident:
@@ -212,7 +218,7 @@ class Hooks:
         for at in innermost([(call.step.module, call.step.slot) for call in self._running]):
             outer = self._running[at].step  # the others show their host masters until then
             with self._running[at].stream:  # what ran inside may have made another current
-                for half in resumes(self._resident(outer)):
+                for half in resumes(self._resident(outer, self._arrived)):
                     interpreter.issue(outer.halves[half])
             interpreter.arena.bind(outer.weights)
 

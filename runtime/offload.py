@@ -27,11 +27,11 @@ from runtime.choice import (
     schedule_for,
 )
 from runtime.device import Streams, streams_of
-from runtime.hooks import OFF, RAISE, RELOAD, Hooks
+from runtime.hooks import RAISE, RELOAD, Hooks
 from runtime.host import chunk_of, limit_of
 from runtime.interpreter import Interpreter
 from runtime.placement import Placement
-from runtime.report import Report
+from runtime.report import Report, closing, report_of
 from runtime.select import Selection, require_values, select
 from schedule.errors import OffloadError
 from schedule.program import Program, lower
@@ -176,6 +176,7 @@ class Offloaded:
         as a whole."""
         self._adopt_changes(None)
         self._interpreter.forget()
+        log.info("refresh: every module is loaded again before it next runs")
 
     def _adopt_changes(self, module: int | None) -> None:
         """Adopt what changed in one module, or in all of them and beside them."""
@@ -206,29 +207,7 @@ class Offloaded:
 
     def report(self) -> Report:
         """The counts since the model was wrapped."""
-        hooks, layouts, counts = self._hooks, self.arena.layouts, self._interpreter.counts
-        assert hooks is not None, "a wrapped model has hooks"
-        offloaded = sum(layout.weights for layout in layouts)
-        rest = self.placement.bytes_rest
-        return Report(
-            policy=self.schedule.policy,
-            modules=self.schedule.ring.modules,
-            slots=self.schedule.ring.slots,
-            device=str(self.streams.device),
-            verified=self.verified,
-            guard=self.on_miss != OFF,
-            bytes_whole=offloaded + rest,
-            bytes_offloaded=offloaded,
-            bytes_slots=self.arena.bytes_slots,
-            bytes_rest=rest,
-            preloaded=self._preloaded,
-            copies=counts.copies - self._preloaded,
-            bytes_copied=counts.bytes_copied,
-            redundant=counts.redundant,
-            runs=hooks.runs,
-            misses=hooks.misses,
-            stay=self.selection.stay_names,
-        )
+        return report_of(self)
 
     @contextmanager
     def trace(self) -> Iterator[Trace]:
@@ -262,6 +241,8 @@ class Offloaded:
             self._interpreter.drop()
         with torch.inference_mode(False), torch.no_grad():
             self.placement.release()
+        if self._hooks is not None and log.isEnabledFor(logging.INFO):
+            log.info("%s", closing(self.report()))
 
     def __enter__(self) -> Offloaded:
         return self

@@ -13,9 +13,10 @@ from torch import nn
 from runtime.arena import Arena, Source, home, slot_sizes
 from runtime.device import Streams
 from runtime.layout import Layout, lay_out, require_worth, size_of
-from runtime.leaves import is_wrapper, leaves, place_at
+from runtime.leaves import is_wrapper, place_at
 from runtime.locked import host_memory
 from runtime.memory import require
+from runtime.progress import with_bar
 from runtime.select import Selection, renewed, tensors_that_stay
 from runtime.views import refuse_views
 from schedule.table import Schedule
@@ -39,6 +40,7 @@ class Placement:
     ) -> None:
         self.selection, self.schedule, self.streams = selection, schedule, streams
         self._limit, self._source = limit, source
+        self._at_the_end: tuple[int, int] | None = None
         self._moved: list[tuple[dict[str, torch.Tensor], str, torch.device]] = []
         layouts = self._lay_out()
         require(self._bytes_to_load(layouts), "host memory for the weights")
@@ -67,7 +69,8 @@ class Placement:
 
     def fill(self) -> None:
         """Move everything to its place."""
-        for module in range(len(self.arena.layouts)):
+        sizes = [layout.size for layout in self.arena.layouts]
+        for module in with_bar(range(len(sizes)), sizes, "moving weights"):
             self.arena.adopt(module, self._host_of[module].block(module), self._source)
         self._hosts[0].lock()
         self.move_the_rest()
@@ -93,7 +96,7 @@ class Placement:
         layouts = self._lay_out()
         self.streams.synchronize()
         self.arena.plan(layouts)
-        limit = max(0, self._limit - self.bytes_locked)
+        limit = max(0, self._limit - self.bytes_host[0])
         # New host memory, for these modules alone.
         only = [
             one if module in changed else replace(one, items=(), size=0)
@@ -130,19 +133,13 @@ class Placement:
     # ---- numbers
 
     @property
-    def bytes_rest(self) -> int:
-        """Bytes of the tensors that stay on the device."""
-        return sum(size_of(leaf) for tensor in self.rest() for leaf in leaves(tensor))
-
-    @property
-    def bytes_locked(self) -> int:
-        """Host memory that is page-locked."""
-        return sum(host.bytes_locked for host in self._hosts)
-
-    @property
-    def bytes_pageable(self) -> int:
-        """Weights in host memory that is not."""
-        return sum(host.bytes_pageable for host in self._hosts)
+    def bytes_host(self) -> tuple[int, int]:
+        """Host memory that is page-locked, and weights in host memory that is not; at the end, as
+        it was."""
+        if self._at_the_end is not None:
+            return self._at_the_end
+        locked = sum(host.bytes_locked for host in self._hosts)
+        return locked, sum(host.bytes_pageable for host in self._hosts)
 
     @property
     def notes(self) -> list[str]:
@@ -153,6 +150,7 @@ class Placement:
 
     def release(self) -> None:
         """Move everything back. No copy is under way."""
+        self._at_the_end = self.bytes_host
         self.arena.release(lambda module: self._host_of[module].release(module))
         for tensors, name, device in self._moved:
             if name in tensors:

@@ -20,6 +20,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from runtime import demo
+
 ROOT = Path(__file__).parent.parent
 
 
@@ -71,6 +73,8 @@ def test_every_block_has_a_language_that_runs() -> None:
 
 @pytest.mark.parametrize("block", of("python"))
 def test_python_block(block: Block, folder: Path) -> None:
+    if "from diffusers" in block.text:
+        pytest.importorskip("diffusers")
     file = folder / "test_block.py"
     file.write_text(block.text, encoding="ascii")
     module = ["pytest", "-q", "-p", "no:cacheprovider"] if "def test_" in block.text else []
@@ -93,11 +97,31 @@ def test_console_block(block: Block, folder: Path) -> None:
             check_make(words[1], expected, folder)
         elif words[0] == "pip":
             check_pip(words)
+        elif words[1:4] == ["-m", "runtime", "bench"]:
+            check_bench(words, expected, folder)
+        elif words[1:4] == ["-m", "runtime", "doctor"]:
+            found = run([sys.executable, *words[1:], "--device", "cpu"], folder)
+            assert without_numbers(found.stdout) == without_numbers(expected), found.stderr
         else:
             assert words[0] == "python"
             found = run([sys.executable, *words[1:]], folder)
             assert found.stdout == expected, found.stderr
             assert found.returncode == ("VIOLATED" in expected and "diff" not in words)
+
+
+def without_numbers(text: str) -> list[str]:
+    """The words of what a command measured."""
+    return re.sub(r"\d[\d.]*", "N", text).split()
+
+
+def check_bench(words: list[str], expected: str, folder: Path) -> None:
+    """All but the first line, which names the model: a small one of as many layers is measured."""
+    assert words[4] == "demo"
+    demo.random_qwen3().model.save_pretrained(folder / "model")
+    found = run([sys.executable, *words[1:4], "model", *words[5:], "--device", "cpu"], folder)
+    ours, told = found.stdout.partition("\n")[2], expected.partition("\n")[2]
+    assert without_numbers(ours) == without_numbers(told), found.stderr
+    assert ours.splitlines()[3].split()[-4] == told.splitlines()[3].split()[-4] == "28.0"
 
 
 def check_make(target: str, expected: str, folder: Path) -> None:

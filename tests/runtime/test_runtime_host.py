@@ -260,7 +260,7 @@ def test_maps_are_private_and_blocks_are_right_on_a_cpu(driver: Driver) -> None:
     model, x = stack(4, uneven=True), batches(1)
     with runtime.offload(model, slots=2, pin="1GiB", chunk="1MiB") as offloaded:
         assert same(outputs(model, x), outputs(stack(4, uneven=True), x))
-        assert offloaded.placement.bytes_locked == 0
+        assert offloaded.placement.bytes_host[0] == 0
 
 
 def _within(line: str, address: int) -> bool:

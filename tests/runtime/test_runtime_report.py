@@ -57,8 +57,10 @@ def logged(caplog: pytest.LogCaptureFixture, **options: object) -> str:
     caplog.clear()
     with caplog.at_level(logging.INFO, logger="ringproof.runtime"):
         runtime.offload(stack(5), **options).close()
-    (record,) = caplog.records
-    assert (record.name, record.levelno) == ("ringproof.runtime", logging.INFO)
+    record, closed = caplog.records
+    for one in (record, closed):
+        assert (one.name, one.levelno) == ("ringproof.runtime", logging.INFO)
+    assert closed.getMessage().startswith("closed after 0 runs")
     return record.getMessage()
 
 
@@ -132,12 +134,18 @@ def test_the_numbers_of_one_model() -> None:
         bytes_offloaded=3 * BLOCK,
         bytes_slots=2 * ALIGNED,
         bytes_rest=REST,
+        bytes_locked=0,
+        bytes_pageable=3 * ALIGNED,
+        bytes_reserved=None,
+        bytes_free=None,
         preloaded=2,
         copies=4 * 3,
         bytes_copied=(2 + 4 * 3) * ALIGNED,
         redundant=4 * 1,
         runs=4 * 3,
         misses=0,
+        kept=("layers.1",),
+        largest=(("embed.weight", 256), ("head.weight", 256), ("scale", 32), ("embed.bias", 32)),
         stay=(),
     )
 
@@ -171,7 +179,9 @@ def test_the_text_of_the_report() -> None:
                 "schedule   slot_local, 3 modules over 2 slots, verified",
                 "guard      on; 0 misses in 6 runs",
                 "device     cpu: 2.0 MB in slots, 0.0 MB beside them; 1.0 MB saved of 3.0 MB",
+                "host       0.0 MB locked, 3.0 MB pageable",
                 "copies     2 to preload, then 3.0 a pass, 2 redundant; 8.0 MB in all",
+                "kept       1",
             ]
         )
 
@@ -187,7 +197,9 @@ def test_the_text_of_the_report_without_proof_and_guard() -> None:
                 "schedule   modular, 3 modules over 2 slots, NOT VERIFIED: the text may be wrong",
                 "guard      OFF: wrong weights go unnoticed; 0 misses in 0 runs",
                 "device     cpu: 2.0 MB in slots, 0.0 MB beside them; 1.0 MB saved of 3.0 MB",
+                "host       0.0 MB locked, 3.0 MB pageable",
                 "copies     2 to preload, then 0.0 a pass, 0 redundant; 2.0 MB in all",
+                "kept       1",
                 "shared     0.bias stay on the device",
             ]
         )

@@ -80,11 +80,11 @@ def test_little_more_than_the_weights_is_locked(sim: SimDevice, way: str, sizes:
     weights = bytes_of(model.layers)
     with runtime.offload(model, model.layers, slots=2) as offloaded:
         now = locked(sim) - before
-        assert now == offloaded.placement.bytes_locked
+        assert now == offloaded.placement.bytes_host[0]
         assert now <= 1.05 * weights + PAGE * len(model.layers)
         # All of it, but for the last slabs' worth.
-        assert offloaded.placement.bytes_pageable <= (0 if way == "registered" else 0.1 * weights)
-        assert now >= weights - offloaded.placement.bytes_pageable
+        assert offloaded.placement.bytes_host[1] <= (0 if way == "registered" else 0.1 * weights)
+        assert now >= weights - offloaded.placement.bytes_host[1]
         assert (sim.pinned().registered > 0) == (way == "registered")
         assert torch.equal(model(x.to(DEVICE)).cpu(), expected)
     assert locked(sim) == before
@@ -112,7 +112,7 @@ def test_nothing_is_locked_if_nothing_is_wanted(sim: SimDevice) -> None:
             for seed in range(8):
                 assert case.right(sim, seed, adversary)
         assert sim.pinned() == before
-        assert case.offloaded.placement.bytes_locked == 0
+        assert case.offloaded.placement.bytes_host[0] == 0
     assert sim.pinned() == before
 
 
@@ -130,8 +130,8 @@ def test_where_locking_fails_the_rest_is_pageable(sim: SimDevice, part: float) -
     with sim.pinned_fails_at(fails_at), runtime.offload(model, model.layers, slots=2) as offloaded:
         host = offloaded.placement
         assert locked(sim) <= fails_at
-        assert (host.bytes_locked > 0) == (part > 0)
-        assert weights - host.bytes_locked <= host.bytes_pageable <= weights * (1.3 - part)
+        assert (host.bytes_host[0] > 0) == (part > 0)
+        assert weights - host.bytes_host[0] <= host.bytes_host[1] <= weights * (1.3 - part)
         (note,) = host.notes
         assert "out of pinned memory" in note
         for adversary in ADVERSARIES:
@@ -159,7 +159,7 @@ def test_every_seed_is_right_from_slabs_too(sim: SimDevice, policy: str) -> None
     with patch("runtime.locked.registration_of", lambda _: None):
         case = Case(policy, 5, 3)
     with case.offloaded as offloaded:
-        assert offloaded.placement.bytes_locked > 0
+        assert offloaded.placement.bytes_host[0] > 0
         for adversary in ADVERSARIES:
             for seed in range(6):
                 assert case.right(sim, seed, adversary), case.replay(seed, adversary)
@@ -173,7 +173,7 @@ def test_a_budget_is_kept(sim: SimDevice) -> None:
     budget = weights // 2
     with runtime.offload(model, model.layers, slots=2, pin=f"{budget} B") as offloaded:
         assert budget * 0.6 <= locked(sim) - before <= budget
-        assert offloaded.placement.bytes_pageable >= weights - budget
+        assert offloaded.placement.bytes_host[1] >= weights - budget
         assert torch.equal(model(x.to(DEVICE)).cpu(), expected)
 
 

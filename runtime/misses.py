@@ -1,0 +1,60 @@
+"""What the log says about misses: the first one of each module, and once that there are many."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+
+from schedule.ring import EMPTY
+
+log = logging.getLogger("ringproof.runtime")
+
+PASSES, ONE_IN = 3, 10
+"""Many misses: more than one in ten runs, once the runs amount to three passes."""
+
+
+class MissLog:
+    """The misses of one offload. names: of the modules, in the schedule's order.
+
+    Only a miss comes here, which costs a copy anyway; a hit pays nothing.
+    """
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self._names = names
+        self._seen: set[int] = set()
+        self._first = ""
+        self._warned = False
+
+    def missed(self, module: int, after: int, held: int, runs: int, misses: int) -> None:
+        """A module was not resident.
+
+        after:  the module that arrived before it; beyond the last one if none ever did.
+        held:   what its slot held: another module; itself, if its weights were written since; or
+                EMPTY.
+        runs, misses: how many there were, this miss included.
+        """
+        if module not in self._seen:
+            self._seen.add(module)
+            how = self._how(module, after, held)
+            self._first = self._first or how
+            log.debug("miss: %s", how)
+        if not self._warned and runs >= PASSES * len(self._names) and misses * ONE_IN > runs:
+            self._warned = True
+            log.warning(
+                "%d misses in %d runs, the first: %s. Each miss waits for a copy: give layers in "
+                "the order in which they run, and don't write weights between passes",
+                misses,
+                runs,
+                self._first,
+            )
+
+    def _how(self, module: int, after: int, held: int) -> str:
+        first = after >= len(self._names)
+        came = "first of all" if first else f"after {self._name(after)}"
+        what = "nothing" if held == EMPTY else self._name(held)
+        if held == module:
+            what = "it as it was before it was written"
+        return f"{self._name(module)} came {came}; its slot held {what}"
+
+    def _name(self, module: int) -> str:
+        return f"{self._names[module]} (module {module})"
