@@ -18,7 +18,8 @@ import torch
 from runtime.demo import HOW_TO_GET_IT, Subject, local, random_qwen3, smollm2
 from runtime.device import streams_of
 from runtime.offload import offload
-from runtime.report import Report, megabytes
+from runtime.report import Report
+from runtime.sizes import megabytes
 from schedule.ring import Ring
 
 DEMO = "demo"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
-from runtime.report import megabytes
+from runtime.sizes import megabytes
 from schedule import policies
 from schedule.arithmetic import Target
 from schedule.certificate import read as read_certificate

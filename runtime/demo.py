@@ -18,7 +18,8 @@ import torch
 from torch import nn
 
 from runtime.offload import Offloaded, offload
-from runtime.report import Report, megabytes
+from runtime.report import Report
+from runtime.sizes import megabytes
 from runtime.unverified import offload_without_proof
 from schedule import policies
 from schedule.errors import OffloadError

@@ -21,6 +21,7 @@ from torch.utils._pytree import tree_leaves
 from runtime.annotate import Spans
 from runtime.interpreter import Interpreter, Step
 from runtime.misses import MissLog
+from runtime.recorder import Recorder
 from runtime.select import Selection
 from schedule.errors import ModuleNotResident, OffloadError
 from schedule.guard import arrives, innermost, resumes
@@ -59,6 +60,7 @@ class Hooks:
         self._removed = False
         self._spans = Spans(len(selection.modules))
         self._misses = MissLog(selection.names)
+        self.recorder = Recorder(selection.names, lambda: self.misses, on_miss != OFF)
 
     @property
     def running(self) -> tuple[int, ...]:
@@ -79,6 +81,8 @@ class Hooks:
         root, passes = self.selection.root, self.interpreter.passes
         if root is not None and (len(passes) > 1 or any(one.enter for one in passes)):
             self._before(root, lambda *_: self._enter())
+        if root is not None:
+            self._handles += self.recorder.watch(root)
         self._hook_modules()
         if any(one.leave for one in passes):
             # Without the root, a pass ends after its last module.
@@ -145,6 +149,8 @@ class Hooks:
             raise
         self._spans.begin(step.label, len(self._running) - 1)
         self.runs += 1
+        if self.recorder.order is None:
+            self.recorder.arrive(index)
 
     def _depart(self, index: int, output: Any) -> None:
         """A module ran, or raised."""

@@ -10,9 +10,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from runtime.annotate import span
-from runtime.arena import Arena, DeviceSet
+from runtime.arena import Arena
 from runtime.device import Action, Streams
 from runtime.host import pieces
+from runtime.sets import DeviceSet
 from schedule.guard import Copied, is_resident
 from schedule.labels import label
 from schedule.operations import COMPUTE, Copy, Issued, Listing, Operation, Record, Run, Wait, Write

@@ -19,6 +19,10 @@ from schedule.errors import OffloadError
 ALIGNMENT = 256
 """Bytes; every leaf starts at a multiple, which satisfies all vector loads."""
 
+MARK = "ringproof_offloaded"
+"""The attribute that marks a tensor as living in a host block, by its id: a copy of it, from a
+deepcopy or a file, carries the attribute too and does not."""
+
 LARGE_BUFFER = 1 << 20
 """Bytes; a buffer above is offloaded, whatever its type."""
 

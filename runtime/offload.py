@@ -32,7 +32,7 @@ from runtime.host import chunk_of, limit_of
 from runtime.interpreter import Interpreter
 from runtime.placement import Placement
 from runtime.report import Report, closing, report_of
-from runtime.select import Selection, require_values, select
+from runtime.select import Layers, Selection, require_values, select
 from schedule.errors import OffloadError
 from schedule.program import Program, lower
 from schedule.ring import Ring
@@ -45,11 +45,15 @@ log = logging.getLogger("ringproof.runtime")
 
 def offload(
     model: nn.Module | Iterable[nn.Module],
-    layers: Iterable[nn.Module] | None = None,
+    layers: Layers = None,
     *,
     slots: int | None = None,
     policy: AnyPolicy = None,
     certificate: AnyCertificate | None = None,
+    group_size: int | None = None,
+    num_in_group: int | None = None,
+    keep: Layers = None,
+    parameters: str | Iterable[str] | None = None,
     on_miss: str = RELOAD,
     device: torch.device | str | None = None,
     pin: bool | int | str = True,
@@ -60,13 +64,20 @@ def offload(
 
     model:   the whole model, whose other tensors move to the device; or a list of modules, and
              then nothing else is touched.
-    layers:  the modules to offload, in execution order; by default the model's blocks.
+    layers:  the modules to offload, in execution order: modules, and name patterns such as
+             "model.layers.*", where * goes across dots too, and of modules within one another
+             the outermost is meant. By default the model's blocks.
     slots:   K >= 1, each as large as the largest module that uses it; 2 by default.
     policy:  a name, ``pkg.module:function``, a Policy, a function (index, slots, modules) ->
              target or None, or a Schedule or Verified for exactly this ring. Default:
              ``double_buffer``, for one slot ``single_buffer``.
     certificate: instead of slots and policy: a file, or its data, that
              ``python -m schedule check --certificate`` wrote; it is checked anew.
+    group_size, num_in_group: of every so many layers only the last so many, 1 by default, are
+             offloaded, as vLLM counts; the others stay on the device.
+    keep:    layers that stay on the device for good: modules or name patterns.
+    parameters: name patterns, such as "experts": of each module only the parameters that have
+             one among their names' segments are offloaded.
     on_miss: what to do when a module is not resident: "reload" it, or "raise" ModuleNotResident.
     device:  the current accelerator by default, else the CPU.
     pin:     how much host memory may be page-locked: all, nothing, or a size, "16GiB", and then
@@ -83,7 +94,14 @@ def offload(
     if on_miss not in (RELOAD, RAISE):
         raise OffloadError(f"on_miss must be 'reload' or 'raise', got {on_miss!r}")
     limit, longest = limit_of(pin), chunk_of(chunk)
-    selection = select(model, layers)
+    selection = select(
+        model,
+        layers,
+        group_size=group_size,
+        num_in_group=num_in_group,
+        keep=keep,
+        parameters=parameters,
+    )
     if source is None:
         require_values(selection)
     modules = len(selection.modules)
@@ -225,6 +243,13 @@ class Offloaded:
             interpreter.log = outer
             if outer is not None:
                 outer.extend(trace.issued)
+
+    def recorded_order(self) -> tuple[str, ...] | None:
+        """The names of the modules in the order in which they arrived in the first complete
+        pass, fit for ``layers``; None before. Another order than that of the layers, and modules
+        that did not run, are said once in the log."""
+        assert self._hooks is not None, "a wrapped model has hooks"
+        return self._hooks.recorder.order
 
     def close(self) -> None:
         """Remove the hooks and give the model its weights back, where they came from. Twice is

@@ -54,7 +54,8 @@ class Placement:
             lay_out(module, name, selection.stay)
             for module, name in zip(selection.modules, selection.names, strict=True)
         ]
-        require_worth(layouts)
+        if not selection.filters:  # who filters wants what is left
+            require_worth(layouts)
         scope = selection.modules if selection.root is None else (selection.root,)
         refuse_views([part for module in scope for part in module.modules()], layouts)
         return layouts

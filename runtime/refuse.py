@@ -10,7 +10,7 @@ from typing import Any
 
 from torch import nn
 
-from runtime.arena import MARK
+from runtime.layout import MARK
 from schedule.errors import OffloadError
 
 MOVES = ("group_offloading", "layer_execution_tracker", "lazy_prefetch_group_offloading")

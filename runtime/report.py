@@ -14,6 +14,7 @@ from runtime.hooks import OFF
 from runtime.layout import size_of
 from runtime.leaves import leaves
 from runtime.select import Selection, tensors_that_stay
+from runtime.sizes import megabytes
 from schedule.table import Schedule
 
 if TYPE_CHECKING:
@@ -153,11 +154,6 @@ class Report:
             bad |= about == "guard" and (not self.guard or self.misses > 0)
             table.add_row(Text(about, style="bold"), Text(line, style="red" if bad else ""))
         return table
-
-
-def megabytes(size: float) -> str:
-    """A size for people, in MB of 10**6 bytes."""
-    return f"{size / 1e6:.1f} MB"
 
 
 NOTHING = megabytes(0)

@@ -5,53 +5,68 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch import nn
 
+from runtime.find import find, is_lazy, runs
 from runtime.layout import goes, hangs
 from runtime.refuse import refuse
+from runtime.selectors import filtered_out, grouped, patterns, resolve, without
 from schedule.errors import OffloadError
+
+Layers = str | Iterable[nn.Module | str] | None
 
 
 @dataclass(frozen=True, slots=True)
 class Selection:
     """root: the whole model, or None for a bare list. modules, names: in execution order.
-    stay: the parameters, by id, that hang in more than one place and are therefore not
-    offloaded; ``stay_names`` says which."""
+    stay: the parameters and buffers, by id, that are not offloaded: those that hang in more than
+    one place, of which ``stay_names`` says the names; and those that match none of ``filters``,
+    the name patterns that the user gave, if any."""
 
     root: nn.Module | None
     modules: tuple[nn.Module, ...]
     names: tuple[str, ...]
     stay: frozenset[int]
     stay_names: tuple[str, ...]
+    filters: tuple[str, ...] = ()
 
 
-def select(model: nn.Module | Iterable[nn.Module], layers: Iterable[nn.Module] | None) -> Selection:
-    """The modules to offload. OffloadError says what is wrong; nothing is changed."""
-    if isinstance(model, nn.Module) and not isinstance(model, nn.ModuleList):
-        refuse(model)
-        root = model
-        if layers is not None and not isinstance(layers, Iterable):
-            raise OffloadError(f"layers is a {type(layers).__name__}; give a list of modules")
-        chosen = list(_find(root) if layers is None else layers)
-    else:
-        if layers is not None:
-            raise OffloadError("layers goes with a model; a list of modules is all of its layers")
-        if isinstance(model, str | bytes) or not isinstance(model, Iterable):
-            raise OffloadError(f"model is a {type(model).__name__}; give an nn.Module or a list")
-        root, chosen = None, list(model)
-        refuse(chosen)
-    _refuse_odd(chosen)
-    names = _names(root, chosen)
-    stay = _shared(root, chosen, names)
+def select(
+    model: nn.Module | Iterable[nn.Module],
+    layers: Layers = None,
+    *,
+    group_size: int | None = None,
+    num_in_group: int | None = None,
+    keep: Layers = None,
+    parameters: str | Iterable[str] | None = None,
+) -> Selection:
+    """The modules to offload, as ``offload`` says. OffloadError says what is wrong; nothing is
+    changed."""
+    root, listed = _listed(model, layers)
+    _refuse_list(listed)
+    every = _names(root, listed)
+    left = set(range(len(listed)) if keep is None else without(every, listed, keep))
+    taken = [i for i in grouped(len(listed), group_size, num_in_group) if i in left]
+    if not taken:
+        raise OffloadError("keep has all layers that group_size takes, so nothing is offloaded")
+    chosen, names = [listed[i] for i in taken], [every[i] for i in taken]
+    for position, module in zip(taken, chosen, strict=True):
+        _refuse_odd(position, module)
+    filters = () if parameters is None else patterns("parameters", parameters)
+    unmatched = frozenset() if parameters is None else filtered_out(names, chosen, filters)
+    shared = _shared(root, chosen, names)
     for module, name in zip(chosen, names, strict=True):
-        if all(id(parameter) in stay for parameter in module.parameters()):
-            what = "only parameters shared with other modules" if stay else "no parameters"
+        own = [tensor for _, _, _, tensor in hangs(module) if goes(tensor)]
+        if all(id(tensor) in {*unmatched, *shared} for tensor in own):
+            what = "only parameters shared with other modules" if shared else "no parameters"
             raise OffloadError(
                 f"module {name} has {what}, so nothing can be offloaded; leave it out"
             )
-    return Selection(root, tuple(chosen), tuple(names), frozenset(stay), tuple(stay.values()))
+    stay, stay_names = unmatched | shared.keys(), tuple(shared.values())
+    return Selection(root, tuple(chosen), tuple(names), stay, stay_names, filters)
 
 
 def require_values(selection: Selection) -> None:
@@ -70,74 +85,71 @@ def require_values(selection: Selection) -> None:
 def renewed(selection: Selection) -> Selection:
     """The same modules, in a model whose tensors are others by now. OffloadError if one of the
     modules is no part of the model any more."""
-    chosen = list(selection.modules)
-    names = _names(selection.root, chosen)
-    stay = _shared(selection.root, chosen, names)
-    return replace(selection, stay=frozenset(stay), stay_names=tuple(stay.values()))
+    root, chosen, names = selection.root, list(selection.modules), list(selection.names)
+    _names(root, chosen)
+    filters = selection.filters
+    unmatched = filtered_out(names, chosen, filters) if filters else frozenset()
+    shared = _shared(root, chosen, names)
+    return replace(selection, stay=unmatched | shared.keys(), stay_names=tuple(shared.values()))
 
 
-def _find(root: nn.Module) -> Iterable[nn.Module]:
-    """The layers of a model: by its own word on what is a block, else its largest list."""
-    for attribute in ("_no_split_modules", "_repeated_blocks"):
-        kinds = set(getattr(root, attribute, None) or ())
-        found = list(_outermost(root, kinds))
-        if found:
-            return found
-    for container in (nn.ModuleList, nn.Sequential):
-        lists = [m for m in root.modules() if isinstance(m, container) and _size(m)]
-        if lists:
-            return [child for child in max(lists, key=_size) if _size(child)]
-    raise OffloadError(
-        f"no layers were found in {type(root).__name__}: it has no _no_split_modules, no "
-        f"_repeated_blocks and no ModuleList with parameters; pass layers=[...], in execution order"
-    )
+def _listed(
+    model: nn.Module | Iterable[nn.Module], layers: Layers
+) -> tuple[nn.Module | None, list[Any]]:
+    """The root, if there is one, and the layers that were given or found."""
+    if isinstance(model, nn.Module) and not isinstance(model, nn.ModuleList):
+        refuse(model)
+        if layers is None:
+            return model, find(model)
+        if isinstance(layers, str):
+            layers = [layers]
+        if not isinstance(layers, Iterable):
+            raise OffloadError(
+                f"layers is a {type(layers).__name__}; give a list of modules or name patterns"
+            )
+        return model, resolve(model, layers)
+    if layers is not None:
+        raise OffloadError("layers goes with a model; a list of modules is all of its layers")
+    if isinstance(model, str | bytes) or not isinstance(model, Iterable):
+        raise OffloadError(f"model is a {type(model).__name__}; give an nn.Module or a list")
+    listed = list(model)
+    refuse(listed)
+    return None, listed
 
 
-def _outermost(module: nn.Module, kinds: set[str]) -> Iterable[nn.Module]:
-    for child in module.children():
-        if type(child).__name__ in kinds and _size(child):
-            yield child
-        else:
-            yield from _outermost(child, kinds)
-
-
-def _size(module: nn.Module) -> int:
-    return sum(p.numel() * p.element_size() for p in module.parameters() if not _lazy(p))
-
-
-def _lazy(parameter: nn.Parameter) -> bool:
-    return isinstance(parameter, nn.parameter.UninitializedTensorMixin)
-
-
-def _refuse_odd(chosen: list[nn.Module]) -> None:
-    if not chosen:
+def _refuse_list(listed: list[Any]) -> None:
+    """OffloadError if it is empty, or has what is no module, or a module twice."""
+    if not listed:
         raise OffloadError("there is no module to offload: the list of layers is empty")
-    for position, module in enumerate(chosen):
+    for position, module in enumerate(listed):
         if not isinstance(module, nn.Module):
             raise OffloadError(f"layers[{position}] is a {type(module).__name__}, not an nn.Module")
-        if isinstance(module, torch.jit.ScriptModule):
-            raise OffloadError(
-                f"layers[{position}], a {type(module).__name__}, is scripted, and its weights are "
-                f"out of Python's reach; offload the module that it was made from"
-            )
-        if type(module).forward is nn.Module.forward:
-            raise OffloadError(
-                f"layers[{position}], a {type(module).__name__}, has no forward and so never runs; "
-                f"give the modules in it"
-            )
-        for name, parameter in module.named_parameters():
-            if _lazy(parameter):
-                raise OffloadError(
-                    f"layers[{position}].{name} is not initialized; run the model once before"
-                )
-    inside = Counter(id(inner) for module in chosen for inner in module.modules())
-    for position, module in enumerate(chosen):
+    inside = Counter(id(inner) for module in listed for inner in module.modules())
+    for position, module in enumerate(listed):
         if inside[id(module)] > 1:
-            twice = sum(other is module for other in chosen) > 1
+            twice = sum(other is module for other in listed) > 1
             what = "is listed twice" if twice else "lies inside another module of the list"
             raise OffloadError(
                 f"layers[{position}], a {type(module).__name__}, {what}; a module that runs "
                 f"several times in a pass is listed once"
+            )
+
+
+def _refuse_odd(position: int, module: nn.Module) -> None:
+    if isinstance(module, torch.jit.ScriptModule):
+        raise OffloadError(
+            f"layers[{position}], a {type(module).__name__}, is scripted, and its weights are "
+            f"out of Python's reach; offload the module that it was made from"
+        )
+    if not runs(module):
+        raise OffloadError(
+            f"layers[{position}], a {type(module).__name__}, has no forward and so never runs; "
+            f"give the modules in it"
+        )
+    for name, parameter in module.named_parameters():
+        if is_lazy(parameter):
+            raise OffloadError(
+                f"layers[{position}].{name} is not initialized; run the model once before"
             )
 
 

@@ -48,3 +48,8 @@ def _of_text(text: str, name: str) -> int:
             f"{name}={text!r} has the unknown unit {unit!r}; the units are {', '.join(UNITS)}"
         )
     return int(Fraction(number) * _BY_LOWER[unit.lower() or "b"])
+
+
+def megabytes(size: float) -> str:
+    """A size for people, in MB of 10**6 bytes."""
+    return f"{size / 1e6:.1f} MB"

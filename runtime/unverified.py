@@ -15,7 +15,7 @@ from runtime.choice import AnyPolicy, schedule_for
 from runtime.device import streams_of
 from runtime.hooks import OFF, RELOAD
 from runtime.offload import Offloaded, log, placed
-from runtime.select import require_values, select
+from runtime.select import Layers, require_values, select
 from schedule.errors import OffloadError
 from schedule.program import lower
 from schedule.ring import Ring
@@ -24,11 +24,15 @@ from schedule.verifier import check
 
 def offload_without_proof(
     model: nn.Module | Iterable[nn.Module],
-    layers: Iterable[nn.Module] | None = None,
+    layers: Layers = None,
     *,
     slots: int,
     policy: AnyPolicy,
     output_may_be_wrong: bool,
+    group_size: int | None = None,
+    num_in_group: int | None = None,
+    keep: Layers = None,
+    parameters: str | Iterable[str] | None = None,
     guard: bool = False,
     device: torch.device | str | None = None,
 ) -> Offloaded:
@@ -39,7 +43,14 @@ def offload_without_proof(
     """
     if output_may_be_wrong is not True:
         raise OffloadError("say output_may_be_wrong=True, or use runtime.offload")
-    selection = select(model, layers)
+    selection = select(
+        model,
+        layers,
+        group_size=group_size,
+        num_in_group=num_in_group,
+        keep=keep,
+        parameters=parameters,
+    )
     require_values(selection)
     schedule = schedule_for(policy, Ring(len(selection.modules), slots))
     safe = check(schedule).safe

@@ -258,8 +258,8 @@ MODELS: dict[str, tuple[Callable[[], Made], str]] = {
     "a name": (lambda: ("layers", {}), "model is a str; give an nn.Module or a list"),
     "a list of names": (lambda: (["a"], {}), r"layers\[0\] is a str, not an nn\.Module"),
     "names as layers": (
-        chosen(lambda m: [m.layers[0], "layers.1"]),
-        r"layers\[1\] is a str, not an nn\.Module",
+        chosen(lambda m: [m.layers[0], "layer.1"]),
+        r"layers='layer\.1' matches no module of Stack .*; did you mean 'layers\.1'",
     ),
     "a class": (chosen(always([Block])), r"layers\[0\] is a type, not an nn\.Module"),
     "a tensor": (

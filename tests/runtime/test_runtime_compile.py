@@ -17,7 +17,7 @@ from torch._dynamo.exc import Unsupported, UserError
 from torch._dynamo.utils import counters
 
 import runtime
-from runtime.select import MARK
+from runtime.layout import MARK
 from runtime.unverified import offload_without_proof
 from schedule import Ring, policies
 from tests.runtime.models import Stack, assert_unchanged, batches, outputs, picture, same, stack

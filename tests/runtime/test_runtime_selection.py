@@ -62,6 +62,7 @@ SECOND = tuple(f"second.{i}" for i in range(3))
 FOUND: dict[str, tuple[dict[str, object], tuple[str, ...]]] = {
     "the largest list in bytes": ({}, SECOND),
     "_no_split_modules": ({"_no_split_modules": ["Block"]}, (*FIRST, "single")),
+    "a string": ({"_no_split_modules": "Block"}, (*FIRST, "single")),
     "several kinds": ({"_no_split_modules": {"Block", "Wide"}}, (*FIRST, *SECOND, "single")),
     "in the order in which they hang": (
         {"_no_split_modules": ("Wide", "Block")},

@@ -12,11 +12,11 @@ import pytest
 import torch
 
 from runtime import Offloaded, device, offload
-from runtime.arena import DeviceSet
 from runtime.device import AcceleratorStreams, InlineStreams, streams_of
 from runtime.hooks import RAISE, RELOAD
 from runtime.offload import placed
 from runtime.select import select
+from runtime.sets import DeviceSet
 from schedule import OffloadError, Refill, Ring, Schedule, policies
 from schedule.audit import audit
 from schedule.operations import (

@@ -1,0 +1,136 @@
+"""The blocks of a model: by its own word on what is one, else its largest list."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+
+from torch import nn
+
+from runtime.sizes import megabytes
+from schedule.errors import OffloadError
+
+WORDS = ("_no_split_modules", "_repeated_blocks")
+"""Attributes by which transformers and diffusers name the classes of a model's blocks."""
+
+LISTS = (nn.ModuleList, nn.Sequential)
+
+
+def find(root: nn.Module) -> list[nn.Module]:
+    """The blocks, outermost, in the order in which they hang. OffloadError if there are none.
+
+    A single block that is more than half of the model saves nothing, since it needs a slot of its
+    size: what else has half of its bytes is taken instead.
+    """
+    fallback: list[nn.Module] = []
+    for found in filter(None, _candidates(root)):
+        several = len(found) > 1 or 2 * size(found[0]) <= size(root)
+        if several and 2 * sum(map(size, found)) >= sum(map(size, fallback)):
+            return found
+        fallback = fallback or found
+    if fallback:
+        return fallback
+    raise OffloadError(
+        f"no layers were found in {type(root).__name__}: it has no _no_split_modules, no "
+        f"_repeated_blocks and no ModuleList with parameters; pass layers=[...], in execution order"
+    )
+
+
+def _candidates(root: nn.Module) -> Iterator[list[nn.Module]]:
+    for word in WORDS:
+        yield _of_kinds(root, _kinds(root, word))
+    for container in LISTS:
+        lists = [module for module in root.modules() if isinstance(module, container)]
+        for one in sorted(lists, key=size, reverse=True):
+            yield [child for child in one if has_weights(child)]
+
+
+def _kinds(root: nn.Module, word: str) -> set[str]:
+    """The classes of blocks that the model names, or a model inside it."""
+    kinds: set[str] = set()
+    for part in root.modules():
+        said = getattr(part, word, None)
+        kinds.update([said] if isinstance(said, str) else said if _is_list(said) else ())
+    # An embedding must not be split either, but is no block.
+    return {kind for kind in kinds if "Embed" not in kind}
+
+
+def _is_list(said: object) -> bool:
+    return isinstance(said, list | tuple | set | frozenset)
+
+
+def _of_kinds(root: nn.Module, kinds: set[str]) -> list[nn.Module]:
+    """The modules of these kinds that are repeated: there are several of the kind, or a
+    ModuleList has them. Where the kind is a part of a list's member, an attention say, the
+    member is the block."""
+    in_list = {id(m): m for box in root.modules() if isinstance(box, nn.ModuleList) for m in box}
+    number = Counter(type(module).__name__ for module in root.modules())
+    blocks: dict[int, nn.Module] = {}
+    for module, member in _walk(root, in_list, None):
+        kind = type(module).__name__
+        repeated = member is not None or number[kind] > 1
+        if kind in kinds and repeated and runs(module) and has_weights(module):
+            block = module if member is None else member
+            blocks[id(block)] = block
+    return list(_outermost(root, blocks))
+
+
+def _walk(
+    module: nn.Module, in_list: dict[int, nn.Module], member: nn.Module | None
+) -> Iterator[tuple[nn.Module, nn.Module | None]]:
+    """All modules below, each with the innermost member of a ModuleList that it is or lies in."""
+    for child in module.children():
+        inner = in_list.get(id(child), member)
+        yield child, inner
+        yield from _walk(child, in_list, inner)
+
+
+def _outermost(module: nn.Module, blocks: dict[int, nn.Module]) -> Iterator[nn.Module]:
+    """The blocks that lie in no other one, each once."""
+    for child in module.children():
+        if id(child) in blocks:
+            yield blocks.pop(id(child))
+        else:
+            yield from _outermost(child, blocks)
+
+
+def size(module: nn.Module) -> int:
+    """The bytes of its parameters, as far as they are known."""
+    return sum(p.numel() * p.element_size() for p in module.parameters() if not is_lazy(p))
+
+
+def is_lazy(parameter: nn.Parameter) -> bool:
+    """Whether its shape is not known before the first run."""
+    return isinstance(parameter, nn.parameter.UninitializedTensorMixin)
+
+
+def has_weights(module: nn.Module) -> bool:
+    """Whether there is anything to offload, or will be once the shapes are known."""
+    return any(is_lazy(p) or p.numel() for p in module.parameters())
+
+
+def runs(module: nn.Module) -> bool:
+    """Whether it has a forward: containers have none."""
+    return type(module).forward is not nn.Module.forward
+
+
+def overview(root: nn.Module, most: int = 6) -> str:
+    """What can be chosen from, the largest first: patterns, and what each one matches."""
+    lists = {
+        f"{name}.*" if name else "*": list(module)
+        for name, module in root.named_modules()
+        if isinstance(module, LISTS) and has_weights(module)
+    }
+    weights = {pattern: sum(map(size, members)) for pattern, members in lists.items()}
+    largest = sorted(lists, key=lambda pattern: -weights[pattern])[:most]
+    if not largest:
+        return "it has no lists of modules"
+    return "it has " + ", ".join(
+        f"{pattern!r} ({_members(lists[pattern])}, {megabytes(weights[pattern])})"
+        for pattern in largest
+    )
+
+
+def _members(modules: Iterable[nn.Module]) -> str:
+    kinds = Counter(type(module).__name__ for module in modules)
+    return " + ".join(f"{number} x {kind}" for kind, number in kinds.items())

@@ -1,0 +1,83 @@
+"""The order in which the modules arrive in the first complete pass, beside the order given."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import nn
+
+log = logging.getLogger("ringproof.runtime")
+
+
+class Recorder:
+    """Notes each module's first arrival until a pass is complete; then says once, in the log,
+    if the order is another one than that of ``names``, or if a module did not run.
+
+    A pass is complete when the root returned. What arrived before the root was called counts
+    too: generate() runs an encoder by itself. Without a call of the root it is complete when
+    every module has arrived. order: the names then, in the order of arrival; None until then.
+    """
+
+    def __init__(self, names: Sequence[str], misses: Callable[[], int], guarded: bool) -> None:
+        self.order: tuple[str, ...] | None = None
+        self._names, self._misses, self._guarded = names, misses, guarded
+        self._outside: dict[str, None] = {}
+        self._inside: dict[str, None] | None = None
+        self._missed_before = 0
+        self._handles: list[Any] = []
+
+    def watch(self, root: nn.Module) -> list[Any]:
+        """Hooks for the root's calls, as handles; they go when a pass is complete. The one after
+        it is not called if the root raises: that pass is none."""
+        begin = torch.compiler.disable(lambda *_: self._begin())
+        end = torch.compiler.disable(lambda *_: self._end())
+        self._handles = [
+            root.register_forward_pre_hook(begin),
+            root.register_forward_hook(end),
+        ]
+        return self._handles
+
+    def _begin(self) -> None:
+        """The root is called. What a call recorded that did not return is forgotten."""
+        self._inside = {}
+        self._missed_before = 0 if self._outside else self._misses()
+
+    def arrive(self, index: int) -> None:
+        """A module arrived."""
+        if self._inside is None:
+            self._outside[self._names[index]] = None
+            if len(self._outside) == len(self._names):
+                self._finish()
+        else:
+            self._inside[self._names[index]] = None
+
+    def _end(self) -> None:
+        """The root returned."""
+        if self._inside and self.order is None:
+            self._finish()
+
+    def _finish(self) -> None:
+        self.order = tuple({**self._outside, **(self._inside or {})})
+        for handle in self._handles:
+            handle.remove()
+        absent = [name for name in self._names if name not in self.order]
+        if self.order != tuple(name for name in self._names if name in self.order):
+            log.warning("%s", self._other_order(self.order))
+        if absent:
+            log.warning(
+                "%d of %d modules did not run in the first complete pass; if they never do, their "
+                "copies are wasted, and keep= leaves them out: %s",
+                *(len(absent), len(self._names), absent),
+            )
+
+    def _other_order(self, order: Sequence[str]) -> str:
+        cost = f"{self._misses() - self._missed_before} misses in it; on_miss='raise' forbids them"
+        if not self._guarded:
+            cost = "and the guard is off: its output may be wrong"
+        return (
+            f"in the first complete pass the modules ran in another order than that of layers: "
+            f"{cost}. The order was {list(order)}; offload with layers in this order"
+        )

@@ -1,0 +1,114 @@
+"""The second set of a module's tensors, which lies over a slot."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import torch
+from torch import nn
+
+from runtime.layout import MARK, Item, Layout, Segment, hangs
+from runtime.leaves import counted, leaves, rebuilt
+from schedule.errors import OffloadError
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """One name under which a tensor hangs in a submodule, its path in the module, and its two
+    objects."""
+
+    tensors: dict[str, torch.Tensor | None]
+    name: str
+    path: str
+    host: torch.Tensor
+    device: torch.Tensor
+
+    @property
+    def shows(self) -> torch.Tensor | None:
+        """What the submodule has under this name now."""
+        return self.tensors.get(self.name)
+
+
+@dataclass(slots=True, eq=False)
+class DeviceSet:
+    """A module's second set of tensors, over one slot.
+
+    places: where they hang in the module.     start, end: the slot's addresses.
+    pairs: each plain tensor in the slot, and its host master.     counted: whose versions count.
+    buffers: the places of buffers, which a module may replace while it runs.
+    written: the sum of the versions, after the last write that is in the host masters too.
+    """
+
+    module: int
+    places: tuple[Place, ...]
+    pairs: tuple[tuple[torch.Tensor, torch.Tensor], ...]
+    start: int
+    end: int
+    counted: tuple[torch.Tensor, ...] = field(init=False)
+    buffers: tuple[Place, ...] = field(init=False)
+    written: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        objects = {id(place.device): place.device for place in self.places}
+        each = (tensor for one in objects.values() for tensor in counted(one))
+        self.counted = tuple({id(t): t for t in [*each, *(d for d, _ in self.pairs)]}.values())
+        self.buffers = tuple(p for p in self.places if not isinstance(p.host, nn.Parameter))
+        self.written = self.version
+
+    @property
+    def was_written(self) -> bool:
+        """Whether the weights in the slot were written since they were last kept."""
+        return self.written != self.version or any(map(was_replaced, self.buffers))
+
+    @property
+    def version(self) -> int:
+        return sum([tensor._version for tensor in self.counted])
+
+
+def was_replaced(place: Place) -> bool:
+    """Whether the module put a new tensor of the same kind under the name while it ran."""
+    shown = place.shows
+    if shown is None or shown is place.host or shown is place.device:
+        return False
+    return shown.shape == place.host.shape and shown.dtype == place.host.dtype
+
+
+def device_set(module: int, layout: Layout, slot: torch.Tensor) -> DeviceSet:
+    block, places, pairs = (Segment(0, slot),), [], []
+    twins: dict[int, torch.Tensor] = {}
+    for item in layout.items:
+        new = [region.over(block) for region in item.regions]
+        twins[id(item.tensor)] = twin = _twin(item, iter(new))
+        inner = [
+            *leaves(twin),
+            *(one for name in item.beside for one in leaves(getattr(twin, name))),
+        ]
+        for one, region in zip(inner, item.regions, strict=True):
+            if region.size and one.data_ptr() != slot.data_ptr() + region.offset:
+                raise OffloadError(
+                    f"{item.path} of {layout.name}, a {type(item.tensor).__name__}, can't be bound "
+                    f"to a slot: what it is made of does not stay where it was put; leave the "
+                    f"module out of layers"
+                )
+        pairs += zip(inner, item.leaves, strict=True)
+    for path, table, name, tensor in hangs(layout.module):
+        if id(tensor) in twins:
+            places.append(Place(table, name, path, tensor, twins[id(tensor)]))
+    start = slot.data_ptr()
+    return DeviceSet(module, tuple(places), tuple(pairs), start, start + slot.numel())
+
+
+def _twin(item: Item, new: Iterator[torch.Tensor]) -> torch.Tensor:
+    """A tensor like the item's own, over new plain ones, with the same attributes."""
+    own = item.tensor
+    twin = rebuilt(own, new)
+    if isinstance(own, nn.Parameter):
+        # As its own: torch chooses kernels by it, and the last bits with them.
+        twin = nn.Parameter(twin, requires_grad=own.requires_grad)
+    for name in item.beside:
+        setattr(twin, name, rebuilt(getattr(own, name), new))
+    for name, value in vars(own).items():
+        if name != MARK and name not in vars(twin):
+            setattr(twin, name, value)
+    return twin
