@@ -35,6 +35,10 @@ class Spans:
         self._passes: list[tuple[int, record_function]] = []
         self._runs: list[tuple[int, record_function]] = []
 
+    def wanted(self) -> bool:
+        """Whether there is anything to open or to close."""
+        return bool(profiler._is_profiler_enabled or self._runs or self._passes)
+
     def arrive(self, module: int, depth: int) -> None:
         """A module is about to get its weights."""
         _close(self._runs, depth)

@@ -114,11 +114,11 @@ class Arena:
         own = self._own[weights.module]
         if [leaf.data_ptr() for leaf in own.masters] != own.addresses or self.changed:
             self.refuse_changed(weights.module)
-        for place in weights.places:
-            shown = place.tensors.get(place.name)
-            if shown is not place.host and shown is not place.device:
+        for table, name, host, device in weights.rows:
+            shown = table.get(name)
+            if shown is not host and shown is not device:
                 self.refuse_changed(weights.module)
-            place.tensors[place.name] = place.device
+            table[name] = device
 
     def refuse_changed(self, module: int) -> None:
         """OffloadError if the module's tensors are others than those that were adopted."""
@@ -149,9 +149,9 @@ class Arena:
 
     def unbind(self, weights: DeviceSet) -> None:
         """Show the host masters in the module."""
-        for place in weights.places:
-            if place.tensors.get(place.name) is place.device:
-                place.tensors[place.name] = place.host
+        for table, name, host, device in weights.rows:
+            if table.get(name) is device:
+                table[name] = host
 
     def keep_writes(self, weights: DeviceSet) -> None:
         """What was written into the weights in the slot goes into the host masters, whose new
@@ -169,12 +169,11 @@ class Arena:
         """Whether bytes of the tensor lie in the slot of these weights."""
         if is_wrapper(tensor):
             return any(self.in_slot(weights, leaf) for leaf in leaves(tensor))
-        if tensor.device.type != self._device.type:
-            return False
         try:
-            return weights.start <= tensor.data_ptr() < weights.end
+            inside = weights.start <= tensor.data_ptr() < weights.end
         except RuntimeError:  # it has no storage: sparse, or inside a function transform
             return False
+        return inside and tensor.device.type == self._device.type
 
     def version(self, module: int) -> int:
         """Grows whenever torch writes into one of the module's host masters."""

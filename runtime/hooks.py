@@ -3,24 +3,27 @@
 Nothing depends on the hook after a module: torch runs none for a KeyboardInterrupt. What it
 would have done, the next hook before a module does. The interrupt may come inside a hook, too, at
 any line: a run is known before it shows its slot, and until it no longer does.
+
+The slots are shared, so modules run in one thread at a time: each hook holds the lock, and where
+another thread's module is under way a hook leaves everything as it is, or is an error.
 """
 
 from __future__ import annotations
 
 import sys
-from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from collections.abc import Callable
+from functools import partial
+from threading import RLock, get_ident
 from typing import Any
 
 import torch
 from torch import nn
-from torch.utils._pytree import tree_leaves
 
 from runtime.annotate import Spans
+from runtime.calls import Call, alive, name_of_thread
 from runtime.interpreter import Interpreter, Step
 from runtime.misses import MissLog
+from runtime.outputs import check_output
 from runtime.recorder import Recorder
 from runtime.select import Selection
 from schedule.errors import ModuleNotResident, OffloadError
@@ -30,14 +33,6 @@ from schedule.ring import EMPTY
 from schedule.table import AFTER, BEFORE
 
 RELOAD, RAISE, OFF = "reload", "raise", "off"
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Call:
-    """One run under way. stream: the one that was current when it began, on which it resumes."""
-
-    step: Step
-    stream: AbstractContextManager[Any]
 
 
 class Hooks:
@@ -55,7 +50,9 @@ class Hooks:
         self.runs = self.misses = 0
         self._pass = self._next_pass = 0
         self._arrived = len(selection.modules)
-        self._running: list[Call] = []
+        self._running: list[Call] = []  # all of them in one thread
+        self._thread = get_ident()
+        self.lock = RLock()  # not Lock: a signal's handler may ask for a state dict
         self._handles: list[Any] = []
         self._removed = False
         self._spans = Spans(len(selection.modules))
@@ -69,33 +66,37 @@ class Hooks:
 
     def remove(self) -> None:
         """Take the hooks out, and show the host masters in every module."""
-        self._removed = True
-        for handle in self._handles:
-            handle.remove()
-        self._show_hosts()
-        self._running.clear()
-        self._spans.close()
+        with self.lock:
+            self._removed = True
+            for handle in self._handles:
+                handle.remove()
+            self._show_hosts()
+            self._running.clear()
+            self._spans.close()
 
     def register(self) -> None:
         """Put the hooks in. Should it fail half way, ``remove`` takes out those that are in."""
         root, passes = self.selection.root, self.interpreter.passes
         if root is not None and (len(passes) > 1 or any(one.enter for one in passes)):
-            self._before(root, lambda *_: self._enter())
+            self._before(root, self._enter)
         if root is not None:
             self._handles += self.recorder.watch(root)
         self._hook_modules()
         if any(one.leave for one in passes):
             # Without the root, a pass ends after its last module.
             last = self.selection.modules[-1] if root is None else root
-            self._after(last, lambda *_: self._leave())
+            self._after(last, self._leave)
 
         if "torch._dynamo" in sys.modules:
             torch.compiler.reset()  # what was compiled before knows no hooks
 
-    def _enter(self) -> None:
+    def _enter(self, *_: Any) -> None:
         """The root is called: a pass begins."""
-        if not self._removed:
-            self._mend(None)
+        with self.lock:
+            if self._removed:
+                return
+            if not self._mend(None):
+                raise self._overlap("the model")
             self._begin_pass()
 
     def _begin_pass(self) -> None:
@@ -104,17 +105,17 @@ class Hooks:
         self._next_pass = (self._pass + 1) % len(passes)
         self.interpreter.issue(passes[self._pass].enter)
 
-    def _leave(self) -> None:
+    def _leave(self, *_: Any) -> None:
         """A pass ended, maybe inside a module's run, which then goes on."""
-        if not self._removed:
-            self._mend(None)
-            self.interpreter.issue(self.interpreter.passes[self._pass].leave)
-            self._resume()
+        with self.lock:
+            if not self._removed and self._mend(None):
+                self.interpreter.issue(self.interpreter.passes[self._pass].leave)
+                self._resume()
 
     def _hook_modules(self) -> None:
         for index, module in enumerate(self.selection.modules):
-            self._before(module, lambda *_, index=index: self._arrive(index))
-            self._after(module, lambda _, __, output, index=index: self._depart(index, output))
+            self._before(module, partial(self._arrive, index))
+            self._after(module, partial(self._depart, index))
 
     def _before(self, module: nn.Module, hook: Callable[..., None]) -> None:
         self._handles.append(module.register_forward_pre_hook(_closed_to_dynamo(hook)))
@@ -124,21 +125,33 @@ class Hooks:
         hook = _closed_to_dynamo(hook)
         self._handles.append(module.register_forward_hook(hook, always_call=True))
 
-    def _arrive(self, index: int) -> None:
+    def _arrive(self, index: int, *_: Any) -> None:
         """A module is about to run."""
+        with self.lock:
+            if self._removed:
+                return  # close() came during this call
+            if not self._mend(index):
+                raise self._overlap(f"{self.selection.names[index]} (module {index})")
+            if self.selection.root is None and index <= self._arrived:
+                self._begin_pass()
+            before, self._arrived = self._arrived, index
+            step = self.interpreter.passes[self._pass].steps[index]
+            spans = self._spans.wanted()
+            if spans:
+                self._spans.arrive(index, len(self._running))
+            self._begin(step, before)
+            if spans:
+                self._spans.begin(step.label, len(self._running) - 1)
+            self.runs += 1
+
+    def _begin(self, step: Step, before: int) -> None:
+        """The module gets its weights, or is refused. before: the one that arrived before it."""
         interpreter = self.interpreter
-        if self._removed:
-            return  # close() came during this call
-        self._mend(index)
-        if self.selection.root is None and index <= self._arrived:
-            self._begin_pass()
-        before, self._arrived = self._arrived, index
-        step = interpreter.passes[self._pass].steps[index]
-        self._spans.arrive(index, len(self._running))
         interpreter.issue(step.halves[BEFORE])
         resident = self._resident(step, before)
         if not resident and self.on_miss == RAISE:
             raise self._not_resident(step)
+        self._thread = get_ident()
         self._running.append(Call(step, interpreter.streams.current()))
         try:
             for half in arrives(resident):
@@ -147,24 +160,27 @@ class Hooks:
             interpreter.unbind(step)
             self._running.pop()
             raise
-        self._spans.begin(step.label, len(self._running) - 1)
-        self.runs += 1
         if self.recorder.order is None:
-            self.recorder.arrive(index)
+            self.recorder.arrive(step.module)
 
-    def _depart(self, index: int, output: Any) -> None:
+    def _depart(self, index: int, _: nn.Module, __: Any, output: Any) -> None:
         """A module ran, or raised."""
-        if not self._is_running(index):
-            return  # it never arrived: the guard refused it, or close() came during this call
-        interpreter, ended = self.interpreter, self._ended()
-        while ended.module != index:  # runs above it ended without their hook
+        with self.lock:
+            if not self._is_running(index):
+                return  # it never arrived: it was refused, or close() came during this call
             ended = self._ended()
-        self._spans.end(len(self._running))
-        self._mend(index)
-        interpreter.issue(ended.halves[AFTER])
-        self._resume()
-        self._spans.depart(index, len(self._running))
-        self._check_output(ended, output)
+            while ended.module != index:  # runs above it ended without their hook
+                ended = self._ended()
+            spans = self._spans.wanted()
+            if spans:
+                self._spans.end(len(self._running))
+            self._mend(index)
+            self.interpreter.issue(ended.halves[AFTER])
+            self._resume()
+            if spans:
+                self._spans.depart(index, len(self._running))
+        name = self.selection.names[index]
+        check_output(output, name, ended.weights, self.interpreter.arena)
 
     def _ended(self) -> Step:
         """The innermost run is over."""
@@ -174,25 +190,13 @@ class Hooks:
         return step
 
     def _is_running(self, index: int) -> bool:
+        """Whether this thread runs the module."""
+        if self._thread != get_ident():
+            return False
         for call in self._running:  # noqa: SIM110, no generator in the hot path
             if call.step.module == index:
                 return True
         return False
-
-    def _check_output(self, step: Step, output: Any) -> None:
-        """What leaves a module must not lead back into its slot, which is refilled from now on."""
-        name, grad = self.selection.names[step.module], torch.is_grad_enabled()
-        for leaf in (output,) if isinstance(output, torch.Tensor) else _tensors(output):
-            if leaf.requires_grad and (grad or leaf.grad_fn is not None):
-                raise OffloadError(
-                    f"an output of {name} requires grad, but by the time of backward its slot "
-                    f"holds other weights: run the model under torch.no_grad()"
-                )
-            if self.interpreter.arena.in_slot(step.weights, leaf):
-                raise OffloadError(
-                    f"an output of {name} is a view of its weights, but its slot will hold others "
-                    f"when the view is read: return a copy, .clone(), or leave the module out"
-                )
 
     def _resident(self, step: Step, before: int) -> bool:
         """Whether the guard finds the module in its slot, or is off; what it misses is counted.
@@ -230,65 +234,57 @@ class Hooks:
 
     def saved(self) -> None:
         """A state dict is asked for: a run that was interrupted must not show its slot in it."""
-        if not self._removed and len(self._alive(None)) < len(self._running):
-            self._mend(None)
-            self._resume()
+        with self.lock:
+            ended = not self._removed and len(self._alive(None)) < len(self._running)
+            if ended and self._mend(None):
+                self._resume()
 
     def keep(self, index: int) -> None:
-        """What the module wrote into its slot so far goes into its masters."""
-        for call in self._running:
-            if call.step.module == index and call.step.weights.was_written:
-                self.interpreter.issue(call.step.halves[WRITE])
+        """What the module wrote into its slot so far goes into its masters, if this thread is the
+        one that runs it."""
+        with self.lock:
+            for call in self._running if self._thread == get_ident() else ():
+                if call.step.module == index and call.step.weights.was_written:
+                    self.interpreter.issue(call.step.halves[WRITE])
 
-    def _mend(self, index: int | None) -> None:
-        """Forget runs that ended without their hook: torch calls none for a KeyboardInterrupt."""
+    def _mend(self, index: int | None) -> bool:
+        """Forget runs that ended without their hook: torch calls none for a KeyboardInterrupt.
+        False, and nothing is changed, while another thread's are under way."""
+        if not self._running:
+            return True
         alive = self._alive(index)
+        if alive and self._thread != get_ident():
+            return False
         # Those alive resume with their slots when the inner run ends, if it does: until then
         # they show their host masters, since their slots may be refilled.
         self._show_hosts()
         self._running = alive
+        return True
 
     def _show_hosts(self) -> None:
         for step in {call.step for call in self._running}:
             self.interpreter.unbind(step)
 
     def _alive(self, index: int | None) -> list[Call]:
-        """The runs whose calls are on this thread's stack, beside that of the module whose hook
+        """The runs whose calls are on their thread's stack, beside that of the module whose hook
         this is."""
         if not self._running:
             return []
-        calls = Counter(_modules_on_stack())
-        if index is not None:
-            calls[id(self.selection.modules[index])] -= 1
-        alive = []
-        for call in self._running:
-            module = id(self.selection.modules[call.step.module])
-            if calls[module] > 0:
-                calls[module] -= 1
-                alive.append(call)
-        return alive
+        asks = index is not None and self._thread == get_ident()
+        but = self.selection.modules[index] if asks else None
+        return alive(self._running, self.selection.modules, self._thread, but)
+
+    def _overlap(self, what: str) -> OffloadError:
+        here, there = name_of_thread(get_ident()), name_of_thread(self._thread)
+        runs = self._running[-1].step.module
+        return OffloadError(
+            f"{what} was called in thread {here!r} while {self.selection.names[runs]} (module "
+            f"{runs}) runs in thread {there!r}: the threads would share its slots; let the calls "
+            f"follow each other, for instance under a lock"
+        )
 
 
 def _closed_to_dynamo(hook: Callable[..., None]) -> Callable[..., None]:
     """A plain Python hook would be traced away by torch.compile, in silence."""
     closed: Callable[..., None] = torch.compiler.disable(hook)
     return closed
-
-
-def _tensors(output: Any) -> Iterator[torch.Tensor]:
-    """The tensors in an output: in tuples, lists, dicts, and in the attributes of an object."""
-    for leaf in tree_leaves(output):
-        if isinstance(leaf, torch.Tensor):
-            yield leaf
-        elif hasattr(leaf, "__dict__") and not isinstance(leaf, nn.Module | type):
-            inside = tree_leaves(list(vars(leaf).values()))
-            yield from (one for one in inside if isinstance(one, torch.Tensor))
-
-
-def _modules_on_stack() -> Iterator[int]:
-    """The ids of the modules whose calls are on this thread's stack."""
-    frame = sys._getframe(1)
-    while frame is not None:
-        if frame.f_code is nn.Module._call_impl.__code__:
-            yield id(frame.f_locals["self"])
-        frame = frame.f_back  # type: ignore[assignment]

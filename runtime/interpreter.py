@@ -105,6 +105,8 @@ class Interpreter:
         """Execute the operations, in order. If one of them fails, none of them is traced, and
         what they copied counts for nothing: the fences that belong to a copy come with it, and an
         interrupt may end this function at any line."""
+        if not bound:
+            return
         self._issued.clear()
         for _, action in bound:
             action()

@@ -192,8 +192,10 @@ class Offloaded:
         change, and after writes that torch does not count: through ``.data``, through numpy, by
         another process. OffloadError for a change while a module runs, or of an offloaded module
         as a whole."""
-        self._adopt_changes(None)
-        self._interpreter.forget()
+        assert self._hooks is not None, "a wrapped model has hooks"
+        with self._hooks.lock:
+            self._adopt_changes(None)
+            self._interpreter.forget()
         log.info("refresh: every module is loaded again before it next runs")
 
     def _adopt_changes(self, module: int | None) -> None:

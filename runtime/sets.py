@@ -12,6 +12,8 @@ from runtime.layout import MARK, Item, Layout, Segment, hangs
 from runtime.leaves import counted, leaves, rebuilt
 from schedule.errors import OffloadError
 
+Row = tuple[dict[str, torch.Tensor | None], str, torch.Tensor, torch.Tensor]
+
 
 @dataclass(frozen=True, slots=True)
 class Place:
@@ -35,6 +37,7 @@ class DeviceSet:
     """A module's second set of tensors, over one slot.
 
     places: where they hang in the module.     start, end: the slot's addresses.
+    rows: the same as plain tuples (table, name, host, device), for the hot path.
     pairs: each plain tensor in the slot, and its host master.     counted: whose versions count.
     buffers: the places of buffers, which a module may replace while it runs.
     written: the sum of the versions, after the last write that is in the host masters too.
@@ -45,11 +48,13 @@ class DeviceSet:
     pairs: tuple[tuple[torch.Tensor, torch.Tensor], ...]
     start: int
     end: int
+    rows: tuple[Row, ...] = field(init=False)
     counted: tuple[torch.Tensor, ...] = field(init=False)
     buffers: tuple[Place, ...] = field(init=False)
     written: int = field(init=False)
 
     def __post_init__(self) -> None:
+        self.rows = tuple((p.tensors, p.name, p.host, p.device) for p in self.places)
         objects = {id(place.device): place.device for place in self.places}
         each = (tensor for one in objects.values() for tensor in counted(one))
         self.counted = tuple({id(t): t for t in [*each, *(d for d, _ in self.pairs)]}.values())

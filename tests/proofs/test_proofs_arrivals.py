@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import product
 from typing import Any
 
 import pytest
@@ -56,20 +57,22 @@ def test_what_is_missed_is_reloaded_before_it_runs() -> None:
     assert run.module == 0
 
 
-def missed(schedule: Schedule, order: Sequence[Sequence[int]]) -> int:
-    """The same, by a dict of what is in the slots."""
-    holds, count = dict(schedule.preload), 0
+def missed(schedule: Schedule, order: Sequence[Sequence[int]]) -> list[tuple[int, int]]:
+    """The same, by a dict of what is in the slots: the pass and the slot of each."""
+    holds, found = dict(schedule.preload), []
     for number, modules in enumerate(order):
         at = number % schedule.period
         holds.update(schedule.enter[at])
         for module in modules:
             step = at * schedule.ring.modules + module
+            slot = schedule.slot_of[step]
             holds.update(schedule.before[step])
-            count += holds.get(schedule.slot_of[step]) != module
-            holds[schedule.slot_of[step]] = module
+            if holds.get(slot) != module:
+                found.append((number, slot))
+            holds[slot] = module
             holds.update(schedule.after[step])
         holds.update(schedule.leave[at])
-    return count
+    return found
 
 
 @FIXED
@@ -82,8 +85,59 @@ def test_any_order_of_any_schedule_is_ordered_and_finds_its_weights(
     running = [one.modules for one in passes]
     streams: Streams = STREAMS[data.draw(st.sampled_from(sorted(STREAMS)))]
     listing = arrive(drawn.schedule, running, streams)
-    assert misses(listing) == missed(drawn.schedule, running)
+    assert misses(listing) == len(missed(drawn.schedule, running))
     assert order(listing, streams).safe
+
+
+def missed_after(schedule: Schedule, disturbed: Sequence[Sequence[int]]) -> list[tuple[int, int]]:
+    """What passes in order miss after disturbed ones: the pass, from 0, and the slot of each. They
+    are as many as it takes for each slot to run, and then two periods."""
+    whole = range(schedule.ring.modules)
+    passes = -(-schedule.ring.slots // len(whole)) + 2 * schedule.period
+    found = missed(schedule, [*disturbed, *[whole] * passes])
+    return [(at - len(disturbed), slot) for at, slot in found if at >= len(disturbed)]
+
+
+@FIXED
+@given(strategies.safe_schedules(), st.data())
+def test_after_disturbed_passes_each_slot_of_a_safe_schedule_misses_once_at_most(
+    drawn: strategies.LabelledSchedule, data: st.DataObject
+) -> None:
+    """At the first run from it: what is reloaded then is what it would hold without any
+    disturbance, and the same refills follow. So no pass misses anything after one in which the
+    slot ran, which is the first one unless there are more slots than modules."""
+    ring = drawn.schedule.ring
+    passes = data.draw(strategies.orders(ring.modules))
+    found = missed_after(drawn.schedule, [one.modules for one in passes])
+    slots = [slot for _, slot in found]
+    assert len(slots) == len(set(slots)) <= ring.slots
+    for at, slot in found:
+        start = (len(passes) + at) % drawn.schedule.period * ring.modules
+        assert slot in drawn.schedule.slot_of[start : start + ring.modules]
+        if drawn.schedule.period == 1:
+            assert at == 0
+
+
+@pytest.mark.parametrize(
+    ("policy", "most"),
+    [
+        *[(one, 3) for one in ("slot_local", "chain", "rotating")],
+        *[(one, 2) for one in ("balanced", "double_buffer")],  # the third slot is a module's own
+        ("single_buffer", 1),
+        *[(one, 0) for one in ("restart", "one_ahead", "on_demand")],  # each loads what it runs
+    ],
+)
+def test_the_most_that_a_policy_misses_after_any_one_disturbed_pass(policy: str, most: int) -> None:
+    """Of seven modules and three slots, over every pass of up to three modules."""
+    schedule = policies.named(policy)(Ring(7, 3))
+    runs = [order for length in range(4) for order in product(range(7), repeat=length)]
+    assert max(len(missed_after(schedule, [order])) for order in runs) == most
+
+
+def test_a_schedule_that_is_not_safe_has_no_such_bound() -> None:
+    """Twin: the old rule misses two modules in every pass, however many follow."""
+    found = missed_after(policies.modular(Ring(3, 2)), [range(3)])
+    assert found == [(at, 0) for at in range(3) for _ in range(2)]
 
 
 @pytest.mark.parametrize("module", [3, -1, True, 1.5, "0"])

@@ -13,7 +13,6 @@ import torch
 from torch import nn
 
 import runtime
-from runtime.hooks import Hooks
 from schedule import OffloadError
 from tests.runtime.models import (
     WIDTH,
@@ -87,6 +86,8 @@ WRAPS: dict[str, Callable[[torch.Tensor], Any]] = {
     "list": lambda x: [x],
     "dict": lambda x: {"hidden": {"states": (x,)}},
     "beside": lambda x: (x.detach(), x),
+    "a list in a tuple": lambda x: (x.detach(), ([None, x],)),
+    "a dict in a tuple": lambda x: (x.detach(), {"hidden": x}),
 }
 
 
@@ -110,7 +111,7 @@ def gradient(model: Stack, x: torch.Tensor) -> torch.Tensor:
 
 def test_it_prevents_a_wrong_gradient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Twin: without the refusal, the gradient is computed from foreign weights, in silence."""
-    monkeypatch.setattr(Hooks, "_check_output", lambda *_: None)
+    monkeypatch.setattr("runtime.hooks.check_output", lambda *_: None)
     x = batches(1)[0]
     wanted = gradient(stack(3), x)
     model = stack(3)
@@ -210,7 +211,7 @@ def test_an_output_that_is_a_view_of_weights_is_refused(name: str) -> None:
 
 def test_a_view_would_show_other_weights(monkeypatch: pytest.MonkeyPatch) -> None:
     """Twin."""
-    monkeypatch.setattr(Hooks, "_check_output", lambda *_: None)
+    monkeypatch.setattr("runtime.hooks.check_output", lambda *_: None)
     torch.manual_seed(0)
     weight = Block().up.weight
     assert not torch.equal(give(VIEWS["the weight"]), weight)
