@@ -64,9 +64,9 @@ def bandwidth(device: torch.device) -> str:
     for kind, host in kinds.items():
         host.view(torch.int64).random_()
         sent = host.clone()
-        to = _gigabytes(streams.copy(COPY, there, host), streams.synchronize, size)
+        to = _gigabytes(streams.copy(COPY, ((there, host),)), streams.synchronize, size)
         host.zero_()
-        back = _gigabytes(streams.copy(COPY, host, there), streams.synchronize, size)
+        back = _gigabytes(streams.copy(COPY, ((host, there),)), streams.synchronize, size)
         require(
             torch.equal(host, sent), f"bytes copied from {kind} memory came back as other bytes"
         )

@@ -13,6 +13,7 @@ import torch
 
 from runtime.device import AcceleratorStreams, Action, streams_of
 from runtime.findings import Failed, check_named, require
+from runtime.host import empty_bytes
 from schedule.operations import COMPUTE, COPY, HOST, RAN, Record, Wait, landed
 
 LANDED = landed(0)
@@ -35,13 +36,13 @@ class Rig:
         self.streams = streams_of(device)
         assert isinstance(self.streams, AcceleratorStreams)
         self.slot = torch.zeros(MIB, dtype=torch.uint8, device=device)
-        self.ones, self.back = self.streams.host_block(MIB), self.streams.host_block(MIB)
+        self.ones, self.back = (empty_bytes(MIB, pin_memory=True) for _ in range(2))
         self.ones.fill_(1)
-        self._large = self.streams.host_block(LARGE)
+        self._large = empty_bytes(LARGE, pin_memory=True)
         self._there = torch.empty(LARGE, dtype=torch.uint8, device=device)
         self.seen = torch.zeros_like(self.slot)
-        self.copy = self.streams.copy(COPY, self.slot, self.ones)
-        self.large = self.streams.copy(COPY, self._there, self._large)
+        self.copy = self.streams.copy(COPY, ((self.slot, self.ones),))
+        self.large = self.streams.copy(COPY, ((self._there, self._large),))
         # What is called first may take its time to begin; then nothing is under way.
         for action in (self.large, self.record(COPY), self.wait(COMPUTE), self.read_back(COPY)):
             action()
@@ -54,7 +55,7 @@ class Rig:
         return self.streams.fence(Wait(stream, RAN if stream == COPY else LANDED))
 
     def read_back(self, stream: str) -> Action:
-        return self.streams.copy(stream, self.back, self.slot)
+        return self.streams.copy(stream, ((self.back, self.slot),))
 
     def tries(self) -> Iterator[int]:
         """Three times: all is zero again, and nothing is under way."""

@@ -205,7 +205,9 @@ class Hooks:
         if not resident:
             self.misses += 1
             held = self.interpreter.last[step.slot].module
-            self._misses.missed(step.module, before, held, self.runs + 1, self.misses)
+            # Where the order was said to be another, that there are misses was said too.
+            runs = 0 if self.recorder.differs else self.runs + 1
+            self._misses.missed(step.module, before, held, runs, self.misses)
         return resident
 
     def _not_resident(self, step: Step) -> ModuleNotResident:

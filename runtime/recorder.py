@@ -16,13 +16,15 @@ class Recorder:
     """Notes each module's first arrival until a pass is complete; then says once, in the log,
     if the order is another one than that of ``names``, or if a module did not run.
 
-    A pass is complete when the root returned. What arrived before the root was called counts
+    A pass is complete when the root returned. What arrived only before the root was called counts
     too: generate() runs an encoder by itself. Without a call of the root it is complete when
     every module has arrived. order: the names then, in the order of arrival; None until then.
+    differs: whether it is another order than that of ``names``, as was said.
     """
 
     def __init__(self, names: Sequence[str], misses: Callable[[], int], guarded: bool) -> None:
         self.order: tuple[str, ...] | None = None
+        self.differs = False
         self._names, self._misses, self._guarded = names, misses, guarded
         self._outside: dict[str, None] = {}
         self._inside: dict[str, None] | None = None
@@ -60,11 +62,14 @@ class Recorder:
             self._finish()
 
     def _finish(self) -> None:
-        self.order = tuple({**self._outside, **(self._inside or {})})
+        inside = self._inside or {}
+        before = [name for name in self._outside if name not in inside]
+        self.order = (*before, *inside)
         for handle in self._handles:
             handle.remove()
         absent = [name for name in self._names if name not in self.order]
-        if self.order != tuple(name for name in self._names if name in self.order):
+        self.differs = self.order != tuple(name for name in self._names if name in self.order)
+        if self.differs:
             log.warning("%s", self._other_order(self.order))
         if absent:
             log.warning(

@@ -145,7 +145,7 @@ def test_a_model_that_does_not_fit_is_compared_with_nothing(
 def test_tokens_that_differ_are_exit_code_1(
     folder: str, monkeypatch: pytest.MonkeyPatch, capsys: Output
 ) -> None:
-    monkeypatch.setattr(device, "_copy", lambda target, _: target.zero_())
+    monkeypatch.setattr(device, "_copy", lambda pieces: [target.zero_() for target, _ in pieces])
     assert main(["bench", folder, "--tokens", "3", "--device", "cpu"]) == 1
     assert "The tokens DIFFER" in capsys.readouterr().out
 

@@ -13,7 +13,7 @@ from torch import nn
 
 import runtime
 from runtime import Offloaded
-from runtime.device import InlineStreams
+from runtime.device import InlineStreams, Pieces
 from runtime.interpreter import Interpreter
 from schedule import ModuleNotResident, Ring, Schedule
 from tests.runtime.models import (
@@ -298,8 +298,8 @@ def test_a_failed_copy_is_repeated_on_arrival(monkeypatch: pytest.MonkeyPatch) -
     broken = [False]
     plain_copy = InlineStreams.copy
 
-    def half_copy(self: InlineStreams, stream: str, target: torch.Tensor, source: torch.Tensor):
-        whole = plain_copy(self, stream, target, source)
+    def half_copy(self: InlineStreams, stream: str, pieces: Pieces):
+        whole, ((target, source),) = plain_copy(self, stream, pieces), pieces
 
         def act() -> None:
             if broken[0]:

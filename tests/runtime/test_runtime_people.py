@@ -194,11 +194,8 @@ def test_the_first_miss_of_each_module_is_logged_and_that_there_are_many_once(to
             (4, 4, "layers.3 (module 3)", "layers.1 (module 2)"),
         )
     ]
-    (warning,) = told("WARNING")
-    assert warning.startswith(
-        "9 misses in 15 runs, the first: layers.1 (module 2) came after layers.0 (module 1); its "
-        "slot held layers.2 (module 0). Each miss waits for a copy"
-    )
+    (warning,) = told("WARNING")  # and not another one that says how many misses there were
+    assert "in another order than that of layers: 3 misses in it" in warning
 
 
 def test_a_pass_out_of_order_is_no_reason_to_warn(told: Any) -> None:

@@ -99,7 +99,7 @@ def test_a_transformers_device_map_with_weights_on_disk(tmp_path: Path) -> None:
         r"\(a device_map over cpu, disk\), and some weights are on disk; load the model again",
     )
     accelerate.hooks.remove_hook_from_submodules(model)
-    refused(model, "is on the meta device and has no values; load the checkpoint before")
+    refused(model, "is on the meta device and has no values; load its checkpoint")
 
 
 @pytest.mark.parametrize("enable", ["enable_model_cpu_offload", "enable_sequential_cpu_offload"])

@@ -135,7 +135,7 @@ def test_the_numbers_of_one_model() -> None:
         bytes_slots=2 * ALIGNED,
         bytes_rest=REST,
         bytes_locked=0,
-        bytes_pageable=3 * ALIGNED,
+        bytes_pageable=3 * BLOCK,
         bytes_reserved=None,
         bytes_free=None,
         preloaded=2,

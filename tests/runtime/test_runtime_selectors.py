@@ -164,7 +164,7 @@ def test_of_filtered_modules_the_rest_stays_on_the_device(mixture: Stack) -> Non
         report, layouts = offloaded.report(), offloaded.arena.layouts
         expert = [f"experts.{i}.{part}.{kind}" for i in (0, 1) for part in ("up", "down")
                   for kind in ("weight", "bias")]  # fmt: skip
-        assert [list(layout.paths) for layout in layouts] == [expert] * 3
+        assert [[item.path for item in layout.items] for layout in layouts] == [expert] * 3
         assert report.bytes_offloaded == 3 * 2 * sum(p.numel() * 4 for p in Block().parameters())
         assert (report.misses, report.stay) == (0, ())
         assert offloaded.selection.filters == ("experts",)

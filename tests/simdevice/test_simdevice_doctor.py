@@ -146,7 +146,11 @@ def test_an_event_that_is_recorded_once_is_found(events: Callable[..., None]) ->
 @pytest.fixture
 def copies(monkeypatch: Patch) -> Callable[[Callable[..., object]], None]:
     """Let the runtime copy by this."""
-    return lambda copy: monkeypatch.setattr(device, "_copy", copy)
+
+    def patch(copy: Callable[..., object]) -> None:
+        monkeypatch.setattr(device, "_copy", lambda pieces: [copy(*pair) for pair in pieces])
+
+    return patch
 
 
 def plain(target: torch.Tensor, source: torch.Tensor) -> None:
