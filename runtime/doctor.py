@@ -17,6 +17,7 @@ from runtime import hooks
 from runtime.device import Action, streams_of
 from runtime.fences import copies_return, host_waits, latest_record, overlap, streams_wait
 from runtime.findings import FAIL, VERDICTS, Check, Failed, check_named, require
+from runtime.host import empty_bytes
 from runtime.offload import offload
 from schedule.operations import COPY
 
@@ -32,7 +33,7 @@ def pinned_memory(device: torch.device) -> str:
     """So much can be page-locked at once."""
     limit, asked = _memory_limit(), f"{LOCKED // MIB} MiB"
     try:
-        block = streams_of(device).host_block(LOCKED)
+        block = empty_bytes(LOCKED, pin_memory=True)
     except RuntimeError as error:
         first = str(error).splitlines()[0]
         raise Failed(
@@ -59,7 +60,7 @@ def bandwidth(device: torch.device) -> str:
     streams, size = streams_of(device), COPIED
     kinds = {"pageable": torch.empty(size, dtype=torch.uint8)}
     if device.type != "cpu":
-        kinds = {"pinned": streams.host_block(size), **kinds}
+        kinds = {"pinned": empty_bytes(size, pin_memory=True), **kinds}
     there, told = torch.empty(size, dtype=torch.uint8, device=device), []
     for kind, host in kinds.items():
         host.view(torch.int64).random_()

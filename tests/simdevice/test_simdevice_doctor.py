@@ -228,9 +228,7 @@ def test_too_little_memory_to_lock_is_found(sim: SimDevice) -> None:
 
 
 def test_memory_that_is_not_locked_though_asked_is_found(monkeypatch: Patch) -> None:
-    monkeypatch.setattr(
-        device.AcceleratorStreams, "host_block", lambda _, size: torch.empty(size).byte()
-    )
+    monkeypatch.setattr(doctor, "empty_bytes", lambda size, **_: torch.empty(size).byte())
     assert "asked for locked, and are not" in found_by(doctor.pinned_memory).sentence
 
 
@@ -262,11 +260,11 @@ def test_the_report_says_what_is_locked_and_what_the_device_has(
         torch.accelerator, "memory_stats", lambda _: {"reserved_bytes.all.current": 5 * 10**6}
     )
     monkeypatch.setattr(there, "mem_get_info", lambda _: (7 * 10**6, 9 * 10**6), raising=False)
-    before = sim.pinned().asked
+    before = sim.pinned().registered
     with runtime.offload(model, list(model)[:4], slots=2) as offloaded:
         model(torch.zeros(1, 500, device=DEVICE))
         report = offloaded.report()
-        assert sim.pinned().asked - before == report.bytes_locked
+        assert sim.pinned().registered - before == report.bytes_locked
     assert str(report).splitlines() == [
         "schedule   double_buffer, 4 modules over 2 slots, verified",
         "guard      on; 0 misses in 4 runs",
