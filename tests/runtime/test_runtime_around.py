@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import gc
 import io
 import pickle
 from collections.abc import Callable
@@ -175,6 +176,15 @@ def test_after_closing_nothing_is_left() -> None:
     tables += ("_load_state_dict_post_hooks",)
     assert not any(getattr(m, table) for m in model.modules() for table in tables)
     assert copy.deepcopy(model).double().layers[0].up.weight.dtype == torch.float64
+
+
+def test_an_offload_that_nobody_closes_leaves_no_hook_of_the_whole_process() -> None:
+    before = [len(t) for t in registrations()]
+    offloaded = runtime.offload(stack(3), slots=1)
+    assert [len(t) for t in registrations()] == [n + 1 for n in before]
+    del offloaded
+    gc.collect()
+    assert [len(t) for t in registrations()] == before
 
 
 def registrations() -> list[dict[int, Any]]:
