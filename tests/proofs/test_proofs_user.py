@@ -21,6 +21,11 @@ def fixed(index: int, slots: int, modules: int) -> int:
     return target
 
 
+def right(index: int, slots: int, modules: int) -> int:
+    """The same with fewer decisions: what is about another thing is sooner done."""
+    return index + slots if index + slots < modules else index % slots
+
+
 def old(index: int, slots: int, modules: int) -> int:
     return (index + slots) % modules
 
@@ -70,7 +75,7 @@ def test_what_is_no_policy_fails_with_the_reason() -> None:
 
 def test_what_is_not_proved_fails_with_the_reason() -> None:
     def bits(index: int, slots: int, modules: int) -> int:
-        return fixed(index, slots, modules) & -1
+        return right(index, slots, modules) & -1
 
     with pytest.raises(AssertionError, match="bits is HOLDS_TO_BOUND: not followed: __and__ of"):
         assert_policy_safe(bits)
@@ -205,55 +210,55 @@ def swallows(index: int, slots: int, modules: int) -> int:
     try:
         range(modules)
     except BaseException:
-        return fixed(index, slots, modules)
-    return fixed(index, slots, modules) if modules < 1000 else old(index, slots, modules)
+        return right(index, slots, modules)
+    return right(index, slots, modules) if modules < 1000 else old(index, slots, modules)
 
 
 def looks_beyond(index: int, slots: int, modules: int) -> int:
-    return fixed(index, slots, modules) if modules < 1000 else int(str(index))
+    return right(index, slots, modules) if modules < 1000 else int(str(index))
 
 
 def endless_beyond(index: int, slots: int, modules: int) -> int:
     while modules > 1000:
         pass
-    return fixed(index, slots, modules)
+    return right(index, slots, modules)
 
 
 def stuck_beyond(index: int, slots: int, modules: int) -> int:
     if modules > 1000:
         while True:
             pass
-    return fixed(index, slots, modules)
+    return right(index, slots, modules)
 
 
 def raises_beyond(index: int, slots: int, modules: int) -> int:
     if modules > 1000:
         raise ValueError("too many")
-    return fixed(index, slots, modules)
+    return right(index, slots, modules)
 
 
 def float_beyond(index: int, slots: int, modules: int) -> float:
-    return fixed(index, slots, modules) * 1.0 if modules > 1000 else fixed(index, slots, modules)
+    return right(index, slots, modules) * 1.0 if modules > 1000 else right(index, slots, modules)
 
 
 def depends_on_type(index: int, slots: int, modules: int) -> int:
-    return fixed(index, slots, modules) if isinstance(modules, int) else 0
+    return right(index, slots, modules) if isinstance(modules, int) else 0
 
 
 def never_beyond(index: int, slots: int, modules: int) -> int | None:
-    return None if modules > 1000 else fixed(index, slots, modules)
+    return None if modules > 1000 else right(index, slots, modules)
 
 
 def guarded_by_type(index: int, slots: int, modules: int) -> int:
     if modules > 1000 and isinstance(modules, int):
         return old(index, slots, modules)
-    return fixed(index, slots, modules)
+    return right(index, slots, modules)
 
 
 def guarded_by_identity(index: int, slots: int, modules: int) -> int:
     if modules > 1000 and (index >= 0) is True:
         return old(index, slots, modules)
-    return fixed(index, slots, modules)
+    return right(index, slots, modules)
 
 
 def guarded_by_error(index: int, slots: int, modules: int) -> int:
@@ -261,9 +266,9 @@ def guarded_by_error(index: int, slots: int, modules: int) -> int:
         try:
             int.__add__(index, slots)
         except TypeError:
-            return fixed(index, slots, modules)
+            return right(index, slots, modules)
         return old(index, slots, modules)
-    return fixed(index, slots, modules)
+    return right(index, slots, modules)
 
 
 def map_guarded_by_type(step: int, ring: Any) -> int:

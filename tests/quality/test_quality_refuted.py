@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from proofs import enumeration, prove_policy, user
+from proofs import enumeration, prove_policy, user, wrapped
 from proofs.enumeration import rings
 from proofs.report import Verdict
 from schedule import Policy, Ring, check
@@ -170,6 +170,7 @@ def few_rings(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(enumeration, "LARGE", 13)
     monkeypatch.setattr(enumeration, "LARGE_TABLES", 13)
     monkeypatch.setattr(enumeration, "RANDOM", 4)
+    monkeypatch.setattr(wrapped, "SMALL", 6)
     monkeypatch.setattr(user, "EACH", 1)
 
 

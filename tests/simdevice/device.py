@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import fcntl
 import functools
 import hashlib
 import os
@@ -226,12 +227,19 @@ def _build() -> None:
         content.update(file.name.encode() + file.read_bytes())
     directory = _CACHE / content.hexdigest()[:16]
     library = directory / "simdevice.so"
-    if library.exists():
-        torch.ops.load_library(str(library))
-        return
-    if shutil.which(cpp_extension.get_cxx_compiler()) is None:
+    if not library.exists() and shutil.which(cpp_extension.get_cxx_compiler()) is None:
         raise NoCompiler("no C++ compiler")
     directory.mkdir(parents=True, exist_ok=True)
+    with open(directory / "building", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # one process builds, the others wait until it has ended
+        if not library.exists():
+            _compile(sources, flags, directory)
+    torch.ops.load_library(str(library))
+
+
+def _compile(sources: list[Path], flags: list[str], directory: Path) -> None:
+    from torch.utils import cpp_extension
+
     # torch's headers take longer than all of our files: include them once.
     everything = directory / "everything.cpp"
     everything.write_text("".join(f'#include "{source}"\n' for source in sources))

@@ -1,0 +1,18 @@
+"""What every test shares: two workers of ``pytest -n 2`` fit two cores, and end together."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+# Before torch is imported, and in the processes that tests start. Threads beyond the cores wait for
+# each other, busily: the demo takes twice the time.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+LONG = ("test_readme.py", "test_proofs_by_hand.py")
+"""What takes long in one piece comes first: else one worker has it at the end, alone."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: item.path.name not in LONG)
