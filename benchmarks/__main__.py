@@ -1,4 +1,4 @@
-"""``python -m benchmarks verify | proofs [--json FILE]``."""
+"""``python -m benchmarks verify | proofs | runtime [--json FILE]``."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks import proofs, verify
+from benchmarks import proofs, runtime, verify
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -23,7 +23,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     two = commands.add_parser("proofs", help="time and resources of each obligation")
     two.add_argument("--only", type=int, action="append", metavar="CLAIM", help="again for more")
     two.set_defaults(lines=lambda chosen: proofs.lines(chosen.only))
-    for command in (one, two):
+    three = commands.add_parser("runtime", help="hooks and passes beside those of other systems")
+    three.add_argument("--tiny", action="store_true", help="small sizes, only to see that it works")
+    three.add_argument("--full", action="store_true", help="one model of the size of Qwen3-0.6B")
+    three.add_argument("--simulated", action="store_true", help="on the tests' simulated device")
+    three.set_defaults(
+        lines=lambda chosen: runtime.lines(
+            tiny=chosen.tiny, full=chosen.full, simulated=chosen.simulated
+        )
+    )
+    for command in (one, two, three):
         command.add_argument("--json", type=Path, metavar="FILE", help="write the figures too")
     chosen = parser.parse_args(arguments)
     found = []

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import torch
 
 from runtime.layout import MARK, Block, Layout, hangs
-from runtime.leaves import counted, is_wrapper, leaves, place_at
+from runtime.leaves import counted, is_wrapper, leaves, place_at, version
 from runtime.sets import DeviceSet, device_set, was_replaced
 from schedule.errors import OffloadError
 from schedule.table import RUN, Schedule
@@ -23,6 +23,9 @@ from schedule.table import RUN, Schedule
 Source = Callable[[str, torch.Tensor], None]
 """Writes the values of the tensor of this full name into the target, which is of its shape and
 dtype. Asked for what is on the meta device, once a tensor."""
+
+
+_address = torch.Tensor.data_ptr
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +115,7 @@ class Arena:
     def bind(self, weights: DeviceSet) -> None:
         """Show the slot's weights in the module. OffloadError if its own are others by now."""
         own = self._own[weights.module]
-        if [leaf.data_ptr() for leaf in own.masters] != own.addresses or self.changed:
+        if self.changed or list(map(_address, own.masters)) != own.addresses:
             self.refuse_changed(weights.module)
         for table, name, host, device in weights.rows:
             shown = table.get(name)
@@ -163,7 +166,7 @@ class Arena:
                 place.tensors[place.name] = place.device
             for device, host in weights.pairs:
                 host.copy_(device)
-        weights.written = weights.version
+        weights.written = version(weights.counted)
 
     def in_slot(self, weights: DeviceSet, tensor: torch.Tensor) -> bool:
         """Whether bytes of the tensor lie in the slot of these weights."""
@@ -177,7 +180,7 @@ class Arena:
 
     def version(self, module: int) -> int:
         """Grows whenever torch writes into one of the module's host masters."""
-        return sum([tensor._version for tensor in self._own[module].counted])
+        return version(self._own[module].counted)
 
     def settle(self) -> None:
         """What had no values has them now, and keeps them."""

@@ -11,18 +11,15 @@ import threading
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager
-from typing import Any, NamedTuple
+from typing import Any
 
 from torch import nn
 
 from runtime.interpreter import Step
 
-
-class Call(NamedTuple):
-    """One run under way. stream: the one that was current when it began, on which it resumes."""
-
-    step: Step
-    stream: AbstractContextManager[Any]
+Call = tuple[Step, AbstractContextManager[Any]]
+"""One run under way, and the stream that was current when it began, on which it resumes. A plain
+tuple: one is made for each run."""
 
 
 def alive(
@@ -35,7 +32,7 @@ def alive(
         on_stack[id(but)] -= 1
     found = []
     for call in calls:
-        module = id(modules[call.step.module])
+        module = id(modules[call[0].module])
         if on_stack[module] > 0:
             on_stack[module] -= 1
             found.append(call)

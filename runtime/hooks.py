@@ -62,7 +62,7 @@ class Hooks:
     @property
     def running(self) -> tuple[int, ...]:
         """The steps whose modules are running, the outermost first."""
-        return tuple(call.step.position for call in self._running)
+        return tuple(step.position for step, _ in self._running)
 
     def remove(self) -> None:
         """Take the hooks out, and show the host masters in every module."""
@@ -130,7 +130,7 @@ class Hooks:
         with self.lock:
             if self._removed:
                 return  # close() came during this call
-            if not self._mend(index):
+            if self._running and not self._mend(index):
                 raise self._overlap(f"{self.selection.names[index]} (module {index})")
             if self.selection.root is None and index <= self._arrived:
                 self._begin_pass()
@@ -152,7 +152,7 @@ class Hooks:
         if not resident and self.on_miss == RAISE:
             raise self._not_resident(step)
         self._thread = get_ident()
-        self._running.append(Call(step, interpreter.streams.current()))
+        self._running.append((step, interpreter.streams.current()))
         try:
             for half in arrives(resident):
                 interpreter.issue(step.halves[half])
@@ -174,17 +174,18 @@ class Hooks:
             spans = self._spans.wanted()
             if spans:
                 self._spans.end(len(self._running))
-            self._mend(index)
+            if self._running:
+                self._mend(index)
             self.interpreter.issue(ended.halves[AFTER])
-            self._resume()
+            if self._running:
+                self._resume()
             if spans:
                 self._spans.depart(index, len(self._running))
-        name = self.selection.names[index]
-        check_output(output, name, ended.weights, self.interpreter.arena)
+        check_output(output, self.selection.names[index], ended.weights, self.interpreter.arena)
 
     def _ended(self) -> Step:
         """The innermost run is over."""
-        step = self._running[-1].step
+        step, _ = self._running[-1]
         self.interpreter.unbind(step)
         self._running.pop()
         return step
@@ -193,8 +194,8 @@ class Hooks:
         """Whether this thread runs the module."""
         if self._thread != get_ident():
             return False
-        for call in self._running:  # noqa: SIM110, no generator in the hot path
-            if call.step.module == index:
+        for step, _ in self._running:  # noqa: SIM110, no generator in the hot path
+            if step.module == index:
                 return True
         return False
 
@@ -227,9 +228,9 @@ class Hooks:
         if not self._running:
             return
         interpreter = self.interpreter
-        for at in innermost([(call.step.module, call.step.slot) for call in self._running]):
-            outer = self._running[at].step  # the others show their host masters until then
-            with self._running[at].stream:  # what ran inside may have made another current
+        for at in innermost([(step.module, step.slot) for step, _ in self._running]):
+            outer, stream = self._running[at]  # the others show their host masters until then
+            with stream:  # what ran inside may have made another current
                 for half in resumes(self._resident(outer, self._arrived)):
                     interpreter.issue(outer.halves[half])
             interpreter.arena.bind(outer.weights)
@@ -245,9 +246,9 @@ class Hooks:
         """What the module wrote into its slot so far goes into its masters, if this thread is the
         one that runs it."""
         with self.lock:
-            for call in self._running if self._thread == get_ident() else ():
-                if call.step.module == index and call.step.weights.was_written:
-                    self.interpreter.issue(call.step.halves[WRITE])
+            for step, _ in self._running if self._thread == get_ident() else ():
+                if step.module == index and step.weights.was_written:
+                    self.interpreter.issue(step.halves[WRITE])
 
     def _mend(self, index: int | None) -> bool:
         """Forget runs that ended without their hook: torch calls none for a KeyboardInterrupt.
@@ -264,7 +265,7 @@ class Hooks:
         return True
 
     def _show_hosts(self) -> None:
-        for step in {call.step for call in self._running}:
+        for step in {step for step, _ in self._running}:
             self.interpreter.unbind(step)
 
     def _alive(self, index: int | None) -> list[Call]:
@@ -278,7 +279,7 @@ class Hooks:
 
     def _overlap(self, what: str) -> OffloadError:
         here, there = name_of_thread(get_ident()), name_of_thread(self._thread)
-        runs = self._running[-1].step.module
+        runs = self._running[-1][0].module
         return OffloadError(
             f"{what} was called in thread {here!r} while {self.selection.names[runs]} (module "
             f"{runs}) runs in thread {there!r}: the threads would share its slots; let the calls "

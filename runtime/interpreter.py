@@ -107,11 +107,13 @@ class Interpreter:
         interrupt may end this function at any line."""
         if not bound:
             return
-        self._issued.clear()
+        if self._issued:
+            self._issued.clear()
         for _, action in bound:
             action()
-        for slot, copied in self._issued.items():
-            self.last[slot] = copied
+        if self._issued:
+            for slot, copied in self._issued.items():
+                self.last[slot] = copied
         if self.log is not None:
             self.log.extend(issued for issued, _ in bound)
 

@@ -7,12 +7,15 @@ A quantised weight is often a tensor subclass over several plain tensors, which 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from operator import attrgetter
 
 import torch
 from torch import nn
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from schedule.errors import OffloadError
+
+_version = attrgetter("_version")  # in C, as map calls it: the hooks ask for each tensor's
 
 
 def leaves(tensor: torch.Tensor) -> Iterator[torch.Tensor]:
@@ -30,6 +33,11 @@ def counted(tensor: torch.Tensor) -> Iterator[torch.Tensor]:
     if is_wrapper(tensor):
         for name in tensor.__tensor_flatten__()[0]:
             yield from counted(getattr(tensor, name))
+
+
+def version(counted: Iterable[torch.Tensor]) -> int:
+    """Grows whenever torch writes into one of these."""
+    return sum(map(_version, counted))
 
 
 def rebuilt(tensor: torch.Tensor, new: Iterator[torch.Tensor]) -> torch.Tensor:

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from runtime.layout import MARK, Item, Layout, Segment, hangs
-from runtime.leaves import counted, leaves, rebuilt
+from runtime.leaves import counted, leaves, rebuilt, version
 from schedule.errors import OffloadError
 
 Row = tuple[dict[str, torch.Tensor | None], str, torch.Tensor, torch.Tensor]
@@ -59,16 +59,14 @@ class DeviceSet:
         each = (tensor for one in objects.values() for tensor in counted(one))
         self.counted = tuple({id(t): t for t in [*each, *(d for d, _ in self.pairs)]}.values())
         self.buffers = tuple(p for p in self.places if not isinstance(p.host, nn.Parameter))
-        self.written = self.version
+        self.written = version(self.counted)
 
     @property
     def was_written(self) -> bool:
         """Whether the weights in the slot were written since they were last kept."""
-        return self.written != self.version or any(map(was_replaced, self.buffers))
-
-    @property
-    def version(self) -> int:
-        return sum([tensor._version for tensor in self.counted])
+        if self.written != version(self.counted):
+            return True
+        return bool(self.buffers) and any(map(was_replaced, self.buffers))
 
 
 def was_replaced(place: Place) -> bool:

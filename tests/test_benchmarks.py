@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import json
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+import torch
+from torch import nn
 
+from benchmarks import passes, schemes
 from benchmarks.__main__ import main
+from benchmarks.passes import SCHEMES
 from proofs.claims import claims
 from proofs.obligation import System, discharge
 from schedule import Ring, check, policies
@@ -63,3 +68,60 @@ def test_proofs_counts_each_obligation_and_the_whole(
     assert whole["resources"] is None
     assert min(line["seconds"] for line in (*obligations, whole)) > 0
     assert len(capsys.readouterr().out.splitlines()) == 3
+
+
+def test_runtime_compares_hooks_and_passes(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("transformers")
+    monkeypatch.setattr(schemes, "find_spec", lambda name: name != "accelerate" and find_spec(name))
+    file = tmp_path / "figures.json"
+    assert main(["runtime", "--tiny", "--json", str(file)]) == 0
+    lines = json.loads(file.read_text(encoding="ascii"))["lines"]
+    (note,), hooks, times = (
+        [line for line in lines if line["part"] == part] for part in ("note", "hooks", "passes")
+    )
+    assert "inline" in note["text"]
+    assert [(line["parameters"], line["how"]) for line in hooks] == [
+        (parameters, how) for parameters in (1, 11) for how in ("K >= N", "with refills")
+    ]
+    for line in hooks:
+        assert line["aim"] == pytest.approx(line["empty"] + 3 + 0.2 * line["parameters"])
+    schemes_, seed = times[:-2], times[-2:]
+    assert [line["scheme"] for line in schemes_] == ["plain", *SCHEMES]
+    assert [line["scheme"] for line in seed] == ["plain", "ringproof"]
+    assert seed[1]["note"] == "double_buffer, N=3, K=2"
+    by_scheme = {line["scheme"]: line for line in schemes_}
+    missing = by_scheme.pop("accelerate cpu_offload")
+    assert (missing["note"], missing["seconds"]) == ("not installed", None)
+    if not find_spec("diffusers"):
+        assert by_scheme.pop("diffusers group offloading")["note"] == "not installed"
+    assert all(line["equal"] for line in (*by_scheme.values(), *seed))
+    layer = 4 * (32 * 32 + 32)
+    assert by_scheme["plain"]["bytes_device"] == 4 * layer
+    assert by_scheme["vLLM's scheme"]["bytes_device"] == 2 * layer
+    assert by_scheme["ringproof"]["bytes_device"] == 2 * (4 * 32 * 32 + 256)  # aligned to 256
+    assert not any(line["bytes_locked"] for line in by_scheme.values())
+    assert len(capsys.readouterr().out.splitlines()) == len(lines) == 1 + 4 + 5 + 2
+
+
+def test_an_output_that_differs_is_said() -> None:
+    """Twin: a scheme that is wrong is seen."""
+
+    def wrong(model: nn.Module, *_: object) -> schemes.Ready:
+        model.layers[1].bias.add_(1)  # type: ignore[index,union-attr]
+        return schemes.Ready(model, lambda: 0, lambda: 0)
+
+    found = passes.compare(
+        "a model",
+        passes.Linears(2, 4),
+        lambda one: one.layers,  # type: ignore[arg-type,return-value]
+        lambda one, _: one(torch.ones(1, 4)),
+        torch.device("cpu"),
+        {"wrong": wrong},
+        1,
+    )
+    plain, other = found
+    assert (plain.equal, other.equal) == (True, False)
+    assert "its output DIFFERS" in str(other)
+    assert "DIFFERS" not in str(plain)

@@ -118,7 +118,7 @@ def test_a_run_that_is_forgotten_before_it_is_unbound_is_seen(
     """Twin: with the two lines of the end of a run swapped the first test fails."""
 
     def ended(hooks: Hooks) -> object:
-        step = hooks._running.pop().step
+        step, _ = hooks._running.pop()
         hooks.interpreter.unbind(step)
         return step
 

@@ -111,8 +111,8 @@ def test_unless_the_slot_is_given_back_with_other_weights(monkeypatch: pytest.Mo
     """Twin: after the inner run the outer one sees its slot again, which must hold its weights."""
 
     def give_back_as_it_is(hooks: Hooks) -> None:
-        for outer in hooks._running:
-            hooks.interpreter.arena.bind(outer.step.weights)
+        for outer, _ in hooks._running:
+            hooks.interpreter.arena.bind(outer.weights)
 
     monkeypatch.setattr(Hooks, "_resume", give_back_as_it_is)
     harmed = set()

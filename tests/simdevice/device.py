@@ -44,6 +44,8 @@ class Counters:
     kernels: operators that were put on a queue.   waits: those that made the host wait.
     waits_by_operator: the latter by name.
     copies, bytes: by direction: "host to device", "device to host", "on devices".
+    new: how many "streams", "events" and "pinned blocks" were asked for; an event is made when it
+    is first recorded.
     """
 
     kernels: int
@@ -51,6 +53,7 @@ class Counters:
     waits_by_operator: dict[str, int]
     copies: dict[str, int]
     bytes: dict[str, int]
+    new: dict[str, int]
 
 
 @dataclass(frozen=True)
@@ -159,6 +162,7 @@ class SimDevice:
             waits_by_operator=named("waits of "),
             copies=named("copies "),
             bytes=named("bytes "),
+            new=named("new "),
         )
 
     def reset_counters(self) -> None:

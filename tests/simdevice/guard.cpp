@@ -3,6 +3,7 @@
 #include <ATen/detail/PrivateUse1HooksInterface.h>
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 
+#include "counters.h"
 #include "memory.h"
 #include "pinned.h"
 #include "streams.h"
@@ -35,7 +36,10 @@ struct DeviceGuardImpl final : c10::impl::DeviceGuardImplInterface {
   Stream getStreamFromGlobalPool(Device device, bool) const override {
     return NextStream(device.index());
   }
-  Stream getNewStream(Device device, int) const override { return NextStream(device.index()); }
+  Stream getNewStream(Device device, int) const override {
+    Counters::Get().Add("new streams");
+    return NextStream(device.index());
+  }
   Stream exchangeStream(Stream stream) const override { return ExchangeStream(stream); }
   bool queryStream(const Stream& stream) const override { return QueryStream(stream); }
   bool isStreamCapturing(const Stream& stream) const override {
@@ -49,7 +53,10 @@ struct DeviceGuardImpl final : c10::impl::DeviceGuardImplInterface {
 
   // Never called for an event that was not recorded: torch knows that it stands for nothing.
   void record(void** event, const Stream& stream, DeviceIndex, c10::EventFlag) const override {
-    if (*event == nullptr) *event = new Event{stream.device_index(), nullptr, nullptr, {}};
+    if (*event == nullptr) {
+      *event = new Event{stream.device_index(), nullptr, nullptr, {}};
+      Counters::Get().Add("new events");
+    }
     RecordEvent(EventOf(*event), stream);
   }
   void block(void* event, const Stream& stream) const override {

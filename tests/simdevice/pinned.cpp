@@ -12,6 +12,7 @@
 #include <sstream>
 #include <string>
 
+#include "counters.h"
 #include "pinned.h"
 #include "streams.h"
 
@@ -96,6 +97,7 @@ class PinnedAllocator final : public at::HostAllocator {
  public:
   c10::DataPtr allocate(size_t size) override {
     std::lock_guard<std::mutex> lock(g_pinned_mutex);
+    Counters::Get().Add("new pinned blocks");
     const size_t reserved = size == 0 ? 1 : c10::llvm::PowerOf2Ceil(size);
     void* data = nullptr;
     auto cached = g_pinned_cache.find(reserved);
