@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import torch
 
-from runtime.layout import MARK, Block, Layout, hangs
+from runtime.layout import MARK, Block, Layout, hangs, plain_in
 from runtime.leaves import counted, is_wrapper, leaves, place_at, version
 from runtime.sets import DeviceSet, device_set, was_replaced
 from schedule.errors import OffloadError
@@ -142,6 +142,9 @@ class Arena:
                 if shown is not place.host and shown is not place.device:
                     what = "deleted" if shown is None else "replaced"
                     return f"{layout.name}.{place.path} was {what}"
+        for item in layout.items:
+            if any(a is not b for a, b in zip(plain_in(item.tensor), item.leaves, strict=False)):
+                return f"{layout.name}.{item.path} was given other data"
         for leaf, address in zip(own.masters, own.addresses, strict=True):
             if leaf.data_ptr() != address:
                 names = (i.path for i in layout.items if any(leaf is one for one in i.leaves))

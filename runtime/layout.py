@@ -161,6 +161,13 @@ def attributes(tensor: torch.Tensor) -> Iterator[str]:
             yield name
 
 
+def plain_in(tensor: torch.Tensor) -> Iterator[torch.Tensor]:
+    """The plain tensors of an item, as it is now: its own and those beside it."""
+    yield from leaves(tensor)
+    for name in attributes(tensor):
+        yield from leaves(getattr(tensor, name))
+
+
 def size_of(tensor: torch.Tensor) -> int:
     """Bytes of a plain tensor's elements."""
     return tensor.numel() * tensor.element_size()
