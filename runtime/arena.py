@@ -14,8 +14,9 @@ from dataclasses import dataclass
 
 import torch
 
-from runtime.layout import MARK, Block, Layout, hangs, plain_in
+from runtime.layout import MARK, Block, Item, Layout, hangs, is_other
 from runtime.leaves import counted, is_wrapper, leaves, place_at, version
+from runtime.memory import return_freed
 from runtime.sets import DeviceSet, device_set, was_replaced
 from schedule.errors import OffloadError
 from schedule.table import RUN, Schedule
@@ -31,12 +32,13 @@ _address = torch.Tensor.data_ptr
 @dataclass(frozen=True, slots=True)
 class Own:
     """A module's own tensors, in their host block: the plain ones and where they must lie, and all
-    whose versions count."""
+    whose versions count. composed: items that are made of others, or have some beside."""
 
     block: Block
     masters: tuple[torch.Tensor, ...]
     addresses: list[int]
     counted: tuple[torch.Tensor, ...]
+    composed: tuple[Item, ...]
 
 
 class Arena:
@@ -108,14 +110,18 @@ class Arena:
             masters,
             [leaf.data_ptr() for leaf in masters],
             tuple({id(tensor): tensor for tensor in every}.values()),
+            tuple(one for one in layout.items if one.beside or one.leaves[0] is not one.tensor),
         )
         self._own[module : module + 1] = [own]
         self.changed.discard(module)
+        return_freed(layout.size)
 
     def bind(self, weights: DeviceSet) -> None:
         """Show the slot's weights in the module. OffloadError if its own are others by now."""
         own = self._own[weights.module]
         if self.changed or list(map(_address, own.masters)) != own.addresses:
+            self.refuse_changed(weights.module)
+        if own.composed and any(map(is_other, own.composed)):
             self.refuse_changed(weights.module)
         for table, name, host, device in weights.rows:
             shown = table.get(name)
@@ -143,7 +149,7 @@ class Arena:
                     what = "deleted" if shown is None else "replaced"
                     return f"{layout.name}.{place.path} was {what}"
         for item in layout.items:
-            if any(a is not b for a, b in zip(plain_in(item.tensor), item.leaves, strict=False)):
+            if is_other(item):
                 return f"{layout.name}.{item.path} was given other data"
         for leaf, address in zip(own.masters, own.addresses, strict=True):
             if leaf.data_ptr() != address:
@@ -204,7 +210,9 @@ class Arena:
                 vars(item.tensor).pop(MARK, None)
             del self._own[:1]
             give_back(module)
+            return_freed(layout.size)
         self.slots, self.sets = (), {}
+        return_freed(self.bytes_slots if self._device.type == "cpu" else 0)
 
 
 def slot_sizes(layouts: Sequence[Layout], schedule: Schedule) -> list[int]:

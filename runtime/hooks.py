@@ -204,7 +204,6 @@ class Hooks:
         before: the module that arrived last before it."""
         resident = self.on_miss == OFF or self.interpreter.holds(step)
         if not resident:
-            self.interpreter.arena.refuse_changed(step.module)  # written, or replaced within
             self.misses += 1
             held = self.interpreter.last[step.slot].module
             # Where the order was said to be another, that there are misses was said too.

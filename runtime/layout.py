@@ -161,11 +161,11 @@ def attributes(tensor: torch.Tensor) -> Iterator[str]:
             yield name
 
 
-def plain_in(tensor: torch.Tensor) -> Iterator[torch.Tensor]:
-    """The plain tensors of an item, as it is now: its own and those beside it."""
-    yield from leaves(tensor)
-    for name in attributes(tensor):
-        yield from leaves(getattr(tensor, name))
+def is_other(item: Item) -> bool:
+    """Whether the item is made of other plain tensors by now, or has others beside it."""
+    own = item.tensor
+    now = [*leaves(own), *(one for name in attributes(own) for one in leaves(getattr(own, name)))]
+    return [*map(id, now)] != [*map(id, item.leaves)]
 
 
 def size_of(tensor: torch.Tensor) -> int:

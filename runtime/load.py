@@ -6,7 +6,7 @@ whole anywhere but in the host blocks.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from os import PathLike
 from typing import Any
@@ -16,6 +16,7 @@ from torch import nn
 
 from runtime.checkpoint import CODES, Checkpoint, Stored, open_checkpoint
 from runtime.offload import Offloaded, offload
+from runtime.select import Layers
 from schedule.errors import OffloadError
 
 REAL_BUFFERS = (
@@ -32,7 +33,7 @@ LISTED = 5
 def load(
     model: nn.Module,
     checkpoint: str | PathLike[str],
-    layers: Iterable[nn.Module] | None = None,
+    layers: Layers = None,
     **options: Any,
 ) -> Offloaded:
     """Offload a model that is on the meta device, with the values of a checkpoint.

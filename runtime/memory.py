@@ -1,14 +1,21 @@
-"""How much host memory there is, as the system and the process's control group say."""
+"""How much host memory there is, as the system and the process's control group say; and what was
+freed goes back to the system.
+"""
 
 from __future__ import annotations
 
+import ctypes
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from functools import cache
 from pathlib import Path
 
 from schedule.errors import OffloadError
 
 ROOT = Path("/")
+WORTH = 1 << 20
+"""Bytes; giving back less than this costs more than it brings."""
 
 
 def require(size: int, purpose: str) -> None:
@@ -20,6 +27,22 @@ def require(size: int, purpose: str) -> None:
             f"are missing. Free memory, raise the container's limit, or load the model in a "
             f"smaller dtype"
         )
+
+
+def return_freed(size: int) -> None:
+    """So many bytes were just freed: let the system have them. The C library of Linux keeps what
+    it took from its heap, tensors of up to 32 MiB among them, for requests that fit in the holes;
+    a block that is a little larger than the tensors it replaces does not."""
+    if size >= WORTH:
+        _trim()(0)
+
+
+@cache
+def _trim() -> Callable[[int], object]:
+    with suppress(AttributeError, OSError, TypeError):  # other systems, other C libraries
+        trim: Callable[[int], object] = ctypes.CDLL(None).malloc_trim
+        return trim
+    return lambda _: None
 
 
 def available(root: Path = ROOT) -> int | None:

@@ -42,7 +42,7 @@ class MissLog:
             self._warned = True
             log.warning(
                 "%d misses in %d runs, the first: %s. Each miss waits for a copy: give layers in "
-                "the order in which they run, and don't write weights between passes",
+                "the order in which they run, and don't write weights",
                 misses,
                 runs,
                 self._first,

@@ -110,6 +110,8 @@ class Placement:
             self._host_of[module].release(module)
             self._host_of[module] = host
         host.lock()
+        used = set(self._host_of.values())
+        self._hosts = [one for one in self._hosts if one in used]
 
     # ---- the rest of the model
 
