@@ -23,6 +23,8 @@ import yaml
 from runtime import demo
 
 ROOT = Path(__file__).parent.parent
+FEW_RINGS = "import proofs.enumeration\nproofs.enumeration.LARGE = 14\n"
+"""A conftest.py, to save time; the commands that the README shows try all rings."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +79,10 @@ def test_python_block(block: Block, folder: Path) -> None:
         pytest.importorskip("diffusers")
     file = folder / "test_block.py"
     file.write_text(block.text, encoding="ascii")
-    module = ["pytest", "-q", "-p", "no:cacheprovider"] if "def test_" in block.text else []
+    (folder / "conftest.py").write_text(FEW_RINGS, encoding="ascii")
+    # Plain asserts: pytest would else rewrite all of Hypothesis first, which takes longest.
+    quiet = ["pytest", "-q", "-p", "no:cacheprovider", "--assert=plain"]
+    module = quiet if "def test_" in block.text else []
     found = run([sys.executable, *(["-m", *module] if module else []), str(file)], folder)
     assert found.returncode == 0, found.stdout + found.stderr
     assert not module or "1 passed" in found.stdout
@@ -162,8 +167,7 @@ def test_the_example_repository_proves_its_policy_and_refutes_a_wrong_one(
     assert test[0] == "pytest"
     # The entry point is tested with the plugin: here it need not be installed.
     command = [sys.executable, "-m", "pytest", "-p", "pytest_ringproof", *test[1:]]
-    few_rings = "import proofs.enumeration\nproofs.enumeration.LARGE = 14\n"  # to save time
-    (folder / "conftest.py").write_text(few_rings, encoding="ascii")
+    (folder / "conftest.py").write_text(FEW_RINGS, encoding="ascii")
     found = run(command, folder)
     assert found.returncode == 0, found.stdout + found.stderr
     assert "1 passed in " in found.stdout

@@ -95,15 +95,6 @@ def policy(name: str, outside: Path) -> subprocess.CompletedProcess[str]:
     return python("-m", "proofs", "policy", name, first=outside)
 
 
-def test_the_fixed_rule_is_proved_for_all_sizes(outside: Path) -> None:
-    run = policy("my_policies:fixed", outside)
-    assert (run.returncode, run.stderr) == (0, "")
-    first, second = run.stdout.splitlines()
-    assert first == "PROVED          my_policies:fixed: every schedule of it is safe"
-    assert second.split(";")[0].strip() == "z3, all N and K"
-    assert second.split(";")[1].startswith(" 5 obligations on ")
-
-
 def test_the_old_rule_is_violated_first_at_three_modules_and_two_slots(outside: Path) -> None:
     run = policy("my_policies:old", outside)
     assert (run.returncode, run.stderr) == (1, "")

@@ -46,7 +46,7 @@ LIMITS = (enumeration.SMALL, enumeration.LARGE)
 
 @pytest.fixture(autouse=True)
 def few_rings(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Enumerate to 24x24 only, to save time; the tests of the command line do not."""
+    """Enumerate to 24x24 only, to save time; the README's command does not."""
     monkeypatch.setattr(enumeration, "LARGE", 24)
     monkeypatch.setattr(user, "EACH", 2)
 
