@@ -21,8 +21,8 @@ _version = attrgetter("_version")  # in C, as map calls it: the hooks ask for ea
 def leaves(tensor: torch.Tensor) -> Iterator[torch.Tensor]:
     """The tensor itself if it is plain, else those that it is made of."""
     if is_wrapper(tensor):
-        for name in tensor.__tensor_flatten__()[0]:
-            yield from leaves(getattr(tensor, name))
+        for inner in _parts(tensor).values():
+            yield from leaves(inner)
     else:
         yield tensor
 
@@ -31,8 +31,8 @@ def counted(tensor: torch.Tensor) -> Iterator[torch.Tensor]:
     """All tensors whose version grows when torch writes into this one: itself and its leaves."""
     yield tensor
     if is_wrapper(tensor):
-        for name in tensor.__tensor_flatten__()[0]:
-            yield from counted(getattr(tensor, name))
+        for inner in _parts(tensor).values():
+            yield from counted(inner)
 
 
 def version(counted: Iterable[torch.Tensor]) -> int:
@@ -45,11 +45,21 @@ def rebuilt(tensor: torch.Tensor, new: Iterator[torch.Tensor]) -> torch.Tensor:
     if not is_wrapper(tensor):
         return next(new)
     names, context = tensor.__tensor_flatten__()
-    inner = {name: rebuilt(getattr(tensor, name), new) for name in names}
+    parts = _parts(tensor)
+    inner = {
+        name: rebuilt(parts[name], new) if name in parts else getattr(tensor, name)
+        for name in names
+    }
     made: torch.Tensor = type(tensor).__tensor_unflatten__(
         inner, context, tensor.size(), tensor.stride()
     )
     return made
+
+
+def _parts(tensor: torch.Tensor) -> dict[str, torch.Tensor]:
+    """What a subclass is made of; a DTensor names its mesh too, which is no tensor."""
+    values = {name: getattr(tensor, name) for name in tensor.__tensor_flatten__()[0]}
+    return {name: one for name, one in values.items() if isinstance(one, torch.Tensor)}
 
 
 def is_wrapper(tensor: torch.Tensor) -> bool:
