@@ -127,6 +127,8 @@ class Arena:
             shown = table.get(name)
             if shown is not host and shown is not device:
                 self.refuse_changed(weights.module)
+            if device.requires_grad is not host.requires_grad:  # set since it was made
+                device.requires_grad_(host.requires_grad)
             table[name] = device
 
     def refuse_changed(self, module: int) -> None:

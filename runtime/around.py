@@ -57,9 +57,13 @@ class Around:
                 self._handles.append(part.register_state_dict_pre_hook(lambda *_: self._mend()))
                 saved = partial(self._saved, index)
                 self._handles.append(part.register_state_dict_post_hook(saved))
+                self._waits(part)
                 self._fix(part)
         for module in self._above():
+            self._waits(module)
             self._loads(module, None)
+        # What lies beside them too: it would be converted, and the rest would not fit it.
+        for module in () if self._selection.root is None else self._selection.root.modules():
             self._fix(module)
         self._watch(parts)
 
@@ -85,10 +89,14 @@ class Around:
         vars(module).update(FIXED)
         self._fixed.append(module)
 
-    def _loads(self, module: nn.Module, index: int | None) -> None:
+    def _waits(self, module: nn.Module) -> None:
+        """Before it is loaded, copies that still read what is there have landed."""
         before = module.register_load_state_dict_pre_hook(lambda *_: self._wait())
+        self._handles.append(before)
+
+    def _loads(self, module: nn.Module, index: int | None) -> None:
         after = module.register_load_state_dict_post_hook(lambda *_: self._adopt(index))
-        self._handles += [before, after]
+        self._handles.append(after)
 
     def _saved(
         self, index: int, module: nn.Module, state: dict[str, Any], prefix: str, _: object

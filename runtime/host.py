@@ -130,7 +130,8 @@ class HostMemory:
 
 
 def empty_bytes(size: int, *, pin_memory: bool = False) -> torch.Tensor:
-    return torch.empty(size, dtype=torch.uint8, pin_memory=pin_memory)
+    # Whatever the default device is.
+    return torch.empty(size, dtype=torch.uint8, device="cpu", pin_memory=pin_memory)
 
 
 def _limit_of_process() -> int | None:

@@ -47,6 +47,8 @@ def load(
     OffloadError with a list of all tensors that do not fit, before anything is allocated, and
     what ``offload`` raises; the model is then on the meta device again.
     """
+    if "source" in options:
+        raise OffloadError("load reads the checkpoint; a source of your own goes with offload")
     if not isinstance(model, nn.Module):
         raise OffloadError(f"model is a {type(model).__name__}; give the whole model, an nn.Module")
     found = open_checkpoint(checkpoint)

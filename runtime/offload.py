@@ -193,6 +193,8 @@ class Offloaded:
         another process. OffloadError for a change while a module runs, or of an offloaded module
         as a whole."""
         assert self._hooks is not None, "a wrapped model has hooks"
+        if self._closed:
+            raise OffloadError("this offload is closed; the model is an ordinary one again")
         with self._hooks.lock:
             self._adopt_changes(None)
             self._interpreter.forget()

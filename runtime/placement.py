@@ -156,7 +156,7 @@ class Placement:
         self._at_the_end = self.bytes_host
         self.arena.release(lambda module: self._host_of[module].release(module))
         for tensors, name, device in self._moved:
-            if name in tensors:
+            if tensors.get(name) is not None:
                 _move(tensors, name, device)
 
 

@@ -86,7 +86,13 @@ def renewed(selection: Selection) -> Selection:
     """The same modules, in a model whose tensors are others by now. OffloadError if one of the
     modules is no part of the model any more."""
     root, chosen, names = selection.root, list(selection.modules), list(selection.names)
-    _names(root, chosen)
+    there = {id(module) for module in (() if root is None else root.modules())}
+    for module, name in zip(chosen, names, strict=True):
+        if root is not None and id(module) not in there:
+            raise OffloadError(
+                f"{name}, a {type(module).__name__}, is no part of the model any more; close() and "
+                f"offload it again"
+            )
     filters = selection.filters
     unmatched = filtered_out(names, chosen, filters) if filters else frozenset()
     shared = _shared(root, chosen, names)

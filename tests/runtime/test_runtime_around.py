@@ -118,6 +118,17 @@ def test_loading_first_waits_for_copies_that_still_read(monkeypatch: pytest.Monk
             assert torch.equal(waits[0], before)
 
 
+@pytest.mark.parametrize("part", ["layers.0", "layers.0.up"])
+def test_loading_a_part_waits_too(part: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    model, waits = stack(3), []
+    with monkeypatch.context() as patch:
+        patch.setattr(InlineStreams, "synchronize", lambda _: waits.append(1))
+        with runtime.offload(model, slots=1):
+            target = model.get_submodule(part)
+            target.load_state_dict(target.state_dict())
+            assert waits
+
+
 # ---- moving, converting, copying
 
 MOVES: dict[str, Callable[[nn.Module], object]] = {
@@ -140,6 +151,7 @@ PARTS: dict[str, Callable[[Stack], nn.Module]] = {
     "the list": lambda m: m.layers,
     "a layer": lambda m: m.layers[2],
     "a part of a layer": lambda m: m.layers[2].up,
+    "a part beside the layers": lambda m: m.embed,
 }
 
 
@@ -261,8 +273,15 @@ def test_a_layer_replaced_as_a_whole_is_refused_by_refresh() -> None:
     model = stack(3)
     with runtime.offload(model, slots=1) as offloaded:
         model.layers[1] = Block()
-        with pytest.raises(OffloadError, match="is no part of the model"):
+        with pytest.raises(OffloadError, match=r"layers\.1, a Block, is no part of .* any more;"):
             offloaded.refresh()
+
+
+def test_a_closed_offload_has_nothing_to_refresh() -> None:
+    offloaded = runtime.offload(stack(3), slots=1)
+    offloaded.close()
+    with pytest.raises(OffloadError, match="this offload is closed"):
+        offloaded.refresh()
 
 
 def test_a_change_that_cannot_be_adopted_says_why() -> None:

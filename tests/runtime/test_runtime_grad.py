@@ -56,6 +56,18 @@ def test_without_grad_it_runs(mode: Callable[[], Any]) -> None:
         assert torch.equal(model(batches(1)[0]), wanted[0])
 
 
+def test_weights_that_are_to_be_trained_after_all_are_seen() -> None:
+    """They were frozen while the model was wrapped; backward would leave them out."""
+    model = stack(3).requires_grad_(False)
+    with runtime.offload(model, slots=2):
+        model(batches(1)[0])
+        model.layers[1].requires_grad_(True)
+        with pytest.raises(OffloadError, match=r"an output of layers\.1 requires grad"):
+            model(batches(1)[0])
+        model.layers[1].requires_grad_(False)
+        assert not model(batches(1)[0]).requires_grad
+
+
 def test_with_grad_enabled_but_nothing_that_requires_it_it_runs() -> None:
     """The slot's weights require it where the module's own do."""
     model = stack(3).requires_grad_(False)

@@ -274,12 +274,14 @@ def _within(line: str, address: int) -> bool:
 def test_a_refused_slab_is_pageable(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[int] = []
 
-    def empty(size: int, *, dtype: torch.dtype, pin_memory: bool = False) -> torch.Tensor:
+    def empty(
+        size: int, *, dtype: torch.dtype, device: str, pin_memory: bool = False
+    ) -> torch.Tensor:
         if pin_memory:
             asked.append(size)
             if asked == [2 * PAGE, 4 * PAGE, 4 * PAGE]:
                 raise RuntimeError("out of it")
-        return torch.zeros(size, dtype=dtype)
+        return torch.zeros(size, dtype=dtype, device=device)
 
     monkeypatch.setattr("runtime.locked.registration_of", lambda _: None)
     monkeypatch.setattr("runtime.host.torch", SimpleNamespace(empty=empty, uint8=torch.uint8))

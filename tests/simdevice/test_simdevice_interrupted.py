@@ -14,7 +14,7 @@ import torch
 from torch import nn
 
 import runtime
-from runtime.hooks import Call
+from runtime.device import AcceleratorStreams
 from runtime.interpreter import Interpreter
 from schedule.guard import Copied
 from tests.runtime.interrupt import interrupted_at
@@ -148,6 +148,6 @@ def test_a_module_that_runs_beside_its_outer_one_leaves_it_its_slot(
 @torch.no_grad()
 def test_unless_it_resumes_on_the_stream_of_the_inner_one(sim: SimDevice) -> None:
     """Twin: the stream of a call is whichever is current when it resumes."""
-    with patch("runtime.hooks.Call", lambda step, _: Call(step, nullcontext())):
+    with patch.object(AcceleratorStreams, "current", lambda _: nullcontext()):
         wrong, _ = wrong_beside(sim, "balanced", 2)
     assert wrong > 0
