@@ -57,6 +57,7 @@ class Arena:
         self.sets: dict[tuple[int, int], DeviceSet] = {}
         self.changed: set[int] = set()
         self._own: list[Own] = []
+        self._released = 0
         self._came_from: dict[int, torch.device] = {}
         self.plan(layouts)
 
@@ -199,8 +200,11 @@ class Arena:
 
     def release(self, give_back: Callable[[int], None]) -> None:
         """Give every tensor ordinary memory again, on the device that it came from; module by
-        module, and each block back at once, so that no more than one is there twice."""
-        for module, layout in enumerate(self.layouts):
+        module, and each block back at once, so that no more than one is there twice. Interrupted,
+        it can be called again, and goes on with the module that it was at."""
+        self.slots, self.sets = (), {}
+        while self._released < len(self.layouts):
+            layout = self.layouts[self._released]
             for leaf, _ in layout.leaves:
                 if id(leaf) in self._came_from:
                     device = self._came_from[id(leaf)]
@@ -211,9 +215,9 @@ class Arena:
             for item in layout.items:
                 vars(item.tensor).pop(MARK, None)
             del self._own[:1]
-            give_back(module)
+            self._released += 1
+            give_back(self._released - 1)
             return_freed(layout.size)
-        self.slots, self.sets = (), {}
         return_freed(self.bytes_slots if self._device.type == "cpu" else 0)
 
 

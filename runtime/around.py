@@ -9,7 +9,7 @@ is noted, so that the next run does not overlook it.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any, NoReturn
 
@@ -18,33 +18,30 @@ from torch import nn
 from torch.nn.modules import module as registration
 
 from runtime.arena import Arena
-from runtime.select import Selection
+from runtime.hooks import Hooks
 from schedule.errors import OffloadError
 
 
 class Around:
     """The hooks on saving, loading, moving and registering of one offload.
 
-    mend:  called before a state dict is made.      keep: called with a module that saves its
-           slot's weights, to bring what it wrote into the masters.
-    wait:  called before anything is loaded.        adopt: called with the modules (by index) that
-           were loaded, or None for all and the rest of the model.
+    wait:  called before anything is loaded.     adopt: called with the module (by index) that was
+           loaded, or None for all and the rest of the model.
     """
 
     def __init__(
         self,
-        selection: Selection,
         arena: Arena,
+        hooks: Hooks,
         *,
-        mend: Callable[[], None],
-        keep: Callable[[int], None],
         wait: Callable[[], None],
         adopt: Callable[[int | None], None],
     ) -> None:
-        self._selection, self._arena = selection, arena
-        self._mend, self._keep, self._wait, self._adopt = mend, keep, wait, adopt
+        self._selection, self._arena, self._hooks = hooks.selection, arena, hooks
+        self._wait, self._adopt = wait, adopt
         self._handles: list[Any] = []
-        self._fixed: list[nn.Module] = []
+        self._watches: list[Callable[[], object]] = []
+        self._shadowed: list[tuple[nn.Module, str]] = []
 
     def register(self) -> None:
         """Put the hooks in; those that are there already are taken out first."""
@@ -54,28 +51,33 @@ class Around:
             self._loads(module, index)
             for part in module.modules():
                 parts[id(part)] = index
-                self._handles.append(part.register_state_dict_pre_hook(lambda *_: self._mend()))
+                mend = part.register_state_dict_pre_hook(lambda *_: self._hooks.saved())
+                self._handles.append(mend)
                 saved = partial(self._saved, index)
                 self._handles.append(part.register_state_dict_post_hook(saved))
                 self._waits(part)
-                self._fix(part)
+                self._merges(index, part)
         for module in self._above():
             self._waits(module)
             self._loads(module, None)
         # What lies beside them too: it would be converted, and the rest would not fit it.
-        for module in () if self._selection.root is None else self._selection.root.modules():
-            self._fix(module)
+        root = self._selection.root
+        for scope in self._selection.modules if root is None else (root,):
+            for module in scope.modules():
+                self._shadow(module, FIXED)
         self._watch(parts)
 
     def remove(self) -> None:
         """Take the hooks out."""
         for handle in self._handles:
             handle.remove()
-        for module in self._fixed:
-            for name in FIXED:
-                vars(module).pop(name, None)
+        for stop in self._watches:
+            stop()
+        for module, name in self._shadowed:
+            vars(module).pop(name, None)
         self._handles.clear()
-        self._fixed.clear()
+        self._watches.clear()
+        self._shadowed.clear()
 
     def _above(self) -> Iterator[nn.Module]:
         """The modules that an offloaded one lies in."""
@@ -85,9 +87,31 @@ class Around:
             if id(module) not in chosen and inner & chosen:
                 yield module
 
-    def _fix(self, module: nn.Module) -> None:
-        vars(module).update(FIXED)
-        self._fixed.append(module)
+    def _shadow(self, module: nn.Module, methods: Mapping[str, Callable[..., object]]) -> None:
+        """Let these stand for the module's own methods."""
+        vars(module).update(methods)
+        self._shadowed += [(module, name) for name in methods]
+
+    def _merges(self, index: int, part: nn.Module) -> None:
+        """An adapter's own methods write into the weight beside it through ``.data`` (peft's do),
+        which no version counts: what they wrote is loaded before the next run."""
+        if not hasattr(part, "merged_adapters"):
+            return
+
+        def written(name: str, *arguments: Any, **options: Any) -> Any:
+            if self._hooks.is_running(index):
+                raise OffloadError(
+                    f"{name}() of a {type(part).__name__} was called while its module runs from a "
+                    f"slot, where what it writes would be lost; call it between passes"
+                )
+            self._wait()
+            try:
+                return getattr(type(part), name)(part, *arguments, **options)
+            finally:
+                self._hooks.interpreter.forget()
+
+        names = [name for name in ("merge", "unmerge") if hasattr(part, name)]
+        self._shadow(part, {name: partial(written, name) for name in names})
 
     def _waits(self, module: nn.Module) -> None:
         """Before it is loaded, copies that still read what is there have landed."""
@@ -108,7 +132,7 @@ class Around:
                     continue
                 value = state.get(prefix + place.name)
                 if isinstance(value, torch.Tensor) and self._arena.in_slot(weights, value):
-                    self._keep(index)
+                    self._hooks.keep(index)
                     kept = value is place.device
                     state[prefix + place.name] = place.host if kept else place.host.detach()
 
@@ -125,10 +149,8 @@ class Around:
             registration.register_module_parameter_registration_hook,
             registration.register_module_module_registration_hook,
         ):
-            handle = register(note)
-            self._handles.append(handle)
             # An offload that nobody closes leaves none of these behind.
-            weakref.finalize(self._arena, handle.remove)
+            self._watches.append(weakref.finalize(self._arena, register(note).remove))
 
 
 def _refuse_moves(*_: object, **__: object) -> NoReturn:

@@ -23,7 +23,7 @@ from runtime.annotate import Spans
 from runtime.calls import Call, alive, name_of_thread
 from runtime.interpreter import Interpreter, Step
 from runtime.misses import MissLog
-from runtime.outputs import check_output
+from runtime.outputs import check_kept, check_output
 from runtime.recorder import Recorder
 from runtime.select import Selection
 from schedule.errors import ModuleNotResident, OffloadError
@@ -55,6 +55,7 @@ class Hooks:
         self.lock = RLock()  # not Lock: a signal's handler may ask for a state dict
         self._handles: list[Any] = []
         self._removed = False
+        self._new = set(range(len(selection.modules)))
         self._spans = Spans(len(selection.modules))
         self._misses = MissLog(selection.names)
         self.recorder = Recorder(selection.names, lambda: self.misses, on_miss != OFF)
@@ -86,7 +87,6 @@ class Hooks:
             # Without the root, a pass ends after its last module.
             last = self.selection.modules[-1] if root is None else root
             self._after(last, self._leave)
-
         if "torch._dynamo" in sys.modules:
             torch.compiler.reset()  # what was compiled before knows no hooks
 
@@ -130,6 +130,8 @@ class Hooks:
         with self.lock:
             if self._removed:
                 return  # close() came during this call
+            if torch.jit.is_tracing():
+                raise OffloadError("torch.jit.trace would keep slots as constants: close() first")
             if self._running and not self._mend(index):
                 raise self._overlap(f"{self.selection.names[index]} (module {index})")
             if self.selection.root is None and index <= self._arrived:
@@ -166,7 +168,7 @@ class Hooks:
     def _depart(self, index: int, _: nn.Module, __: Any, output: Any) -> None:
         """A module ran, or raised."""
         with self.lock:
-            if not self._is_running(index):
+            if not self.is_running(index):
                 return  # it never arrived: it was refused, or close() came during this call
             ended = self._ended()
             while ended.module != index:  # runs above it ended without their hook
@@ -181,7 +183,11 @@ class Hooks:
                 self._resume()
             if spans:
                 self._spans.depart(index, len(self._running))
-        check_output(output, self.selection.names[index], ended.weights, self.interpreter.arena)
+        name, arena = self.selection.names[index], self.interpreter.arena
+        check_output(output, name, ended.weights, arena)
+        if index in self._new:  # its later runs do what the first one did
+            self._new.discard(index)
+            check_kept(self.selection.modules[index], name, ended.weights, arena)
 
     def _ended(self) -> Step:
         """The innermost run is over."""
@@ -190,7 +196,7 @@ class Hooks:
         self._running.pop()
         return step
 
-    def _is_running(self, index: int) -> bool:
+    def is_running(self, index: int) -> bool:
         """Whether this thread runs the module."""
         if self._thread != get_ident():
             return False

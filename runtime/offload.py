@@ -175,12 +175,7 @@ class Offloaded:
         self._hooks = Hooks(self.selection, self._interpreter, self.on_miss)
         self._hooks.register()
         self._around = Around(
-            self.selection,
-            self.arena,
-            mend=self._hooks.saved,
-            keep=self._hooks.keep,
-            wait=self.streams.synchronize,
-            adopt=self._adopt_changes,
+            self.arena, self._hooks, wait=self.streams.synchronize, adopt=self._adopt_changes
         )
         self._around.register()
 
@@ -260,7 +255,6 @@ class Offloaded:
         once."""
         if self._closed:
             return
-        self._closed = True
         if self._hooks is not None:
             self._hooks.remove()
         if self._around is not None:
@@ -270,6 +264,7 @@ class Offloaded:
             self._interpreter.drop()
         with torch.inference_mode(False), torch.no_grad():
             self.placement.release()
+        self._closed = True  # not before: what was interrupted half way is finished by another call
         if self._hooks is not None and log.isEnabledFor(logging.INFO):
             log.info("%s", closing(self.report()))
 

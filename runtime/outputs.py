@@ -11,6 +11,7 @@ from torch.utils._pytree import tree_leaves
 
 from runtime.arena import Arena
 from runtime.sets import DeviceSet
+from runtime.views import in_attributes
 from schedule.errors import OffloadError
 
 
@@ -28,6 +29,18 @@ def check_output(output: Any, name: str, weights: DeviceSet, arena: Arena) -> No
                 f"an output of {name} is a view of its weights, but its slot will hold others when "
                 f"the view is read: return a copy, .clone(), or leave the module out"
             )
+
+
+def check_kept(module: nn.Module, name: str, weights: DeviceSet, arena: Arena) -> None:
+    """OffloadError if an attribute within the module that ran keeps a view of its weights."""
+    for part in module.modules():
+        for where, tensor in in_attributes(part):
+            if arena.in_slot(weights, tensor):
+                raise OffloadError(
+                    f"attribute {where} of a {type(part).__name__} in {name} keeps a view of its "
+                    f"weights, but its slot will hold others when the view is read: keep a copy, "
+                    f".clone(), or leave the module out"
+                )
 
 
 def _tensors(output: Any) -> Iterator[torch.Tensor]:

@@ -86,14 +86,14 @@ class Placement:
     def changed(self, module: int | None) -> list[int]:
         """The modules whose tensors are others by now, of all or of one. OffloadError if one is no
         part of the model any more."""
-        if module is None:
-            self.selection = renewed(self.selection)
         some = range(len(self.arena.layouts)) if module is None else (module,)
-        return [one for one in some if self.arena.change(one) is not None]
+        found = [one for one in some if self.arena.change(one) is not None]
+        if found or module is None:
+            self.selection = renewed(self.selection)
+        return found
 
     def renew(self, changed: list[int]) -> None:
-        """Adopt the tensors that these modules have now."""
-        self.selection = renewed(self.selection)
+        """Adopt the tensors that these modules, which ``changed`` named, have now."""
         layouts = self._lay_out()
         self.streams.synchronize()
         self.arena.plan(layouts)
@@ -153,11 +153,13 @@ class Placement:
 
     def release(self) -> None:
         """Move everything back. No copy is under way."""
-        self._at_the_end = self.bytes_host
+        self._at_the_end = self.bytes_host  # it stays what it was, if this is called again
         self.arena.release(lambda module: self._host_of[module].release(module))
-        for tensors, name, device in self._moved:
+        while self._moved:
+            tensors, name, device = self._moved[-1]
             if tensors.get(name) is not None:
                 _move(tensors, name, device)
+            self._moved.pop()
 
 
 def _move(tensors: dict[str, torch.Tensor], name: str, device: torch.device) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
@@ -15,7 +14,6 @@ from runtime.layout import size_of
 from runtime.leaves import leaves
 from runtime.select import Selection, tensors_that_stay
 from runtime.sizes import megabytes
-from schedule.table import Schedule
 
 if TYPE_CHECKING:
     from runtime.offload import Offloaded
@@ -208,20 +206,10 @@ def report_of(offloaded: Offloaded) -> Report:
         redundant=counts.redundant,
         runs=hooks.runs,
         misses=hooks.misses,
-        kept=tuple(selection.names[module] for module in kept_modules(schedule)),
+        kept=tuple(selection.names[module] for module in schedule.kept()),
         largest=tuple(sorted(rest, key=lambda one: -one[1])[:FEW]),
         stay=selection.stay_names,
     )
-
-
-def kept_modules(schedule: Schedule) -> tuple[int, ...]:
-    """The modules that share no slot of theirs with another module."""
-    users, slots = defaultdict(set), defaultdict(set)
-    for moment in schedule.walk(1):
-        users[moment.slot].add(moment.module)
-        slots[moment.module].add(moment.slot)
-    alone = {slot for slot, modules in users.items() if len(modules) == 1}
-    return tuple(module for module, own in sorted(slots.items()) if own <= alone)
 
 
 def tensors_beside(selection: Selection) -> list[tuple[str, int]]:

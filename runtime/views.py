@@ -50,12 +50,16 @@ def refuse_views(scope: Iterable[nn.Module], layouts: Sequence[Layout]) -> None:
 
 
 def _candidates(module: nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
-    tables = ("_parameters", "_buffers", "_modules")
     for name, value in [*module._parameters.items(), *module._buffers.items()]:
         if value is not None:
             yield name, value
+    yield from in_attributes(module)
+
+
+def in_attributes(module: nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
+    """The tensors that the module has in attributes without having registered them."""
     for name, value in vars(module).items():
-        if name not in tables:
+        if name not in ("_parameters", "_buffers", "_modules"):
             yield from ((name, tensor) for tensor in tensors_in(value))
 
 

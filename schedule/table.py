@@ -203,6 +203,15 @@ class Schedule:
             users[slot].append(step)
         return tuple(tuple(steps) for steps in users)
 
+    def kept(self) -> tuple[int, ...]:
+        """The modules that have a slot for themselves, ascending: no other one runs from a slot
+        of theirs or is copied into it."""
+        shares: dict[int, set[int]] = {}
+        for moment in self.walk(1):
+            shares.setdefault(moment.slot, set()).add(moment.module)
+        shared = {module for modules in shares.values() if len(modules) > 1 for module in modules}
+        return tuple(module for module in range(self.ring.modules) if module not in shared)
+
     def next_user(self, users: Sequence[Sequence[int]], slot: int, step: int) -> int:
         """The module that runs first from the slot at or after the step, across the ends of
         pass and period; EMPTY if none ever does. ``users`` is ``self.users()``."""

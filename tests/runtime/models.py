@@ -52,6 +52,19 @@ class Stack(nn.Module):
         return self.head(x) * self.scale
 
 
+class Walked(nn.Module):
+    """Runs its layers in any order."""
+
+    def __init__(self, layers: Sequence[nn.Module]) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(layers)
+
+    def forward(self, x: torch.Tensor, order: Sequence[int]) -> torch.Tensor:
+        for index in order:
+            x = self.layers[index](x)
+        return x
+
+
 def stack(modules: int, *, uneven: bool = False, seed: int = 0) -> Stack:
     """A model of that many blocks; ``uneven`` makes them of several sizes."""
     torch.manual_seed(seed)

@@ -16,7 +16,7 @@ from torch import nn
 import runtime
 from runtime.device import InlineStreams
 from schedule.errors import OffloadError
-from tests.runtime.changes import CHANGES, adapted, another_name, replaced
+from tests.runtime.changes import CHANGES, Adapter, adapted, another_name, replaced
 from tests.runtime.models import (
     WIDTH,
     Block,
@@ -251,6 +251,57 @@ def test_adapters_are_offloaded_too_and_can_be_removed() -> None:
         offloaded.refresh()
         assert offloaded.report().bytes_offloaded == before.bytes_offloaded
         assert same(outputs(model, batches(2)), plain)
+
+
+class Merging(Adapter):
+    """Merges as peft does: through ``.data``, unseen by versions."""
+
+    def __init__(self, base: nn.Linear) -> None:
+        super().__init__(base)
+        self.merged_adapters: list[str] = []
+
+    def merge(self) -> None:
+        self.base.weight.data += self.up.weight.data @ self.down.weight.data
+        self.merged_adapters.append("default")
+
+    def unmerge(self) -> None:
+        self.base.weight.data -= self.up.weight.data @ self.down.weight.data
+        self.merged_adapters.pop()
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.base(x) if self.merged_adapters else super().forward(x)
+
+
+@pytest.mark.parametrize("slots", [2, 4])
+def test_an_adapter_that_is_merged_or_unmerged_is_seen_by_the_next_pass(slots: int) -> None:
+    model = stack(4)
+    for layer in model.layers:
+        layer.up = Merging(layer.up)
+    twin = copy.deepcopy(model)
+    with runtime.offload(model, slots=slots) as offloaded:
+        for how in (Merging.merge, Merging.unmerge, Merging.merge):
+            outputs(model, batches(1))
+            for layer, own in zip(model.layers, twin.layers, strict=True):
+                getattr(layer.up, how.__name__)()
+                how(own.up)
+            assert same(outputs(model, batches(2)), outputs(twin, batches(2)))
+        assert offloaded.report().copies > 0
+    for layer in model.layers:
+        layer.up.unmerge()
+        assert {"merge", "unmerge"}.isdisjoint(vars(layer.up))
+
+
+def test_an_adapter_is_not_merged_in_its_run() -> None:
+    model = stack(3)
+    model.layers[1].up = Merging(model.layers[1].up)
+    model.layers[1].down.register_forward_hook(lambda *_: model.layers[1].up.merge())
+    with (
+        runtime.offload(model, slots=1),
+        pytest.raises(
+            OffloadError, match=r"merge\(\) of a Merging was called while its module runs"
+        ),
+    ):
+        outputs(model, batches(1))
 
 
 def test_a_change_in_a_run_is_refused_by_refresh() -> None:

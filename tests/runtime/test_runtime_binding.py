@@ -487,6 +487,17 @@ def test_the_rest_is_moved_and_moved_back() -> None:
     assert model.scale.device == before.values["scale"].device
 
 
+def test_what_was_taken_out_beside_the_layers_is_not_moved_back() -> None:
+    model = stack(3)
+    before = {name: as_bytes(tensor) for name, tensor in model.state_dict().items()}
+    with runtime.offload(model, slots=2, device="cpu:0"):
+        model.head.bias = None
+        del model._buffers["scale"]
+    assert model.embed.weight.device == torch.device("cpu")
+    now = {name: as_bytes(tensor) for name, tensor in model.state_dict().items()}
+    assert now == {n: v for n, v in before.items() if n not in ("head.bias", "scale")}
+
+
 def test_modules_of_modules_of_modules() -> None:
     """Every depth is bound."""
 

@@ -133,6 +133,23 @@ def test_closing_in_the_middle_of_a_pass(where: str, late: bool, before: bool, i
     assert_unchanged(model, pictured)
 
 
+@pytest.mark.parametrize("number", range(12))
+def test_a_close_that_was_interrupted_goes_on_when_called_again(
+    number: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = stack(3)
+    before = picture(model)
+    offloaded = runtime.offload(model, slots=2)
+    with monkeypatch.context() as patch:
+        patch.setattr("runtime.arena.place_at", late_failure(number))
+        with pytest.raises(Planned):
+            offloaded.close()
+    offloaded.close()
+    assert_unchanged(model, before)
+    with runtime.offload(model, slots=2):
+        assert same(outputs(model, batches(1)), outputs(stack(3), batches(1)))
+
+
 def test_closing_after_a_keyboard_interrupt() -> None:
     """No hook ran after the module, and none will."""
     model = stack(3)

@@ -6,7 +6,7 @@ run in another order, a pass cut short at any moment, a module called by itself,
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 
 import pytest
@@ -20,26 +20,13 @@ from proofs import strategies
 from runtime import Offloaded
 from runtime.interpreter import Interpreter
 from schedule import Ring, Schedule, policies
-from tests.runtime.models import WIDTH, Seer, batches, before_run, named_schedules, wrong
+from tests.runtime.models import WIDTH, Seer, Walked, batches, before_run, named_schedules, wrong
 from tests.runtime.threads import in_thread
 
 FIXED = settings(derandomize=True, database=None, deadline=None, max_examples=40)
 X = batches(1)[0]
 ABANDONS = (KeyboardInterrupt, SystemExit, asyncio.CancelledError, GeneratorExit)
 """torch runs no hook after a module that raised one of these."""
-
-
-class Walked(nn.Module):
-    """Runs its layers in any order."""
-
-    def __init__(self, layers: Sequence[nn.Module]) -> None:
-        super().__init__()
-        self.layers = nn.ModuleList(layers)
-
-    def forward(self, x: torch.Tensor, order: Sequence[int]) -> torch.Tensor:
-        for index in order:
-            x = self.layers[index](x)
-        return x
 
 
 class Raising(Seer):

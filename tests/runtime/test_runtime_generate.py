@@ -7,30 +7,13 @@ from threading import Thread
 from typing import Any
 
 import pytest
-import torch
 from torch import nn
 
 import runtime
 from runtime.unverified import offload_without_proof
 from schedule import OffloadError
-from tests.runtime.test_runtime_transformers import PROMPT, TOKENS, Answer, built, fresh
+from tests.runtime.test_runtime_transformers import PROMPT, TOKENS, Answer, ask, built, fresh
 from tests.runtime.threads import SECONDS
-
-
-def ask(model: nn.Module, **how: Any) -> Answer:
-    """Greedy tokens."""
-    found = model.generate(
-        input_ids=PROMPT,
-        attention_mask=torch.ones_like(PROMPT),
-        max_new_tokens=TOKENS,
-        min_new_tokens=TOKENS,
-        do_sample=False,
-        pad_token_id=0,
-        output_logits=True,
-        return_dict_in_generate=True,
-        **how,
-    )
-    return Answer(found.sequences, torch.stack(found.logits))
 
 
 @pytest.mark.parametrize("cache", [True, False], ids=["cache", "no cache"])

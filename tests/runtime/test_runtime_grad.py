@@ -5,6 +5,7 @@ that requires grad, whose backward would read them, and one that is a view of th
 from __future__ import annotations
 
 import copy
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -258,3 +259,46 @@ def test_vmap_over_an_offloaded_model() -> None:
         wanted = torch.vmap(stack(3))(x)
         with runtime.offload(model, slots=2):
             assert torch.equal(torch.vmap(model)(x), wanted)
+
+
+# ---- what a module keeps of its weights
+
+
+class Keeping(Block):
+    """Keeps a view of a weight, in an attribute or within one."""
+
+    def __init__(self, deep: bool) -> None:
+        super().__init__()
+        self.deep, self.kept = deep, None
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if self.kept is None:
+            view = self.up.weight.detach().t()
+            self.kept = [{"one": view}] if self.deep else view
+        return super().forward(x)
+
+
+@pytest.mark.parametrize("deep", [False, True])
+def test_a_view_of_a_weight_that_a_module_keeps_is_refused(deep: bool) -> None:
+    model = Stack([Keeping(deep) for _ in range(3)])
+    with (
+        runtime.offload(model, slots=2),
+        pytest.raises(OffloadError, match=r"attribute kept of a Keeping in layers\.0 keeps a view"),
+    ):
+        outputs(model, batches(1))
+
+
+def test_it_would_show_other_weights(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("runtime.hooks.check_kept", lambda *_: None)
+    model = Stack([Keeping(False) for _ in range(3)])
+    with runtime.offload(model, slots=1):
+        outputs(model, batches(1))
+        assert not torch.equal(model.layers[1].kept, model.layers[1].up.weight.t())
+
+
+def test_a_trace_is_refused_which_would_keep_slots() -> None:
+    model = stack(3).requires_grad_(False)
+    with runtime.offload(model, slots=1), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch calls it deprecated
+        with pytest.raises(OffloadError, match=r"torch\.jit\.trace would keep slots as constants"):
+            torch.jit.trace(model, batches(1)[0])

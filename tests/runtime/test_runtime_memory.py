@@ -113,33 +113,18 @@ def test_more_than_there_is_names_the_bytes_that_are_missing(
 
 LAYERS, WIDTH = 24, 1024
 PEAK = f"""
-import json, sys, threading, time
+import json, sys
 import torch, torch._dynamo
-from torch import nn
 import runtime
 from runtime.checkpoint import Stored
+from tests.runtime.peaks import anonymous, layers, peak
 torch.set_num_threads(1)
 
-def anonymous():
-    with open("/proc/self/status") as file:
-        return next(int(line.split()[1]) * 1024 for line in file if line.startswith("RssAnon"))
-
-def peak(action):
-    before, found, done = anonymous(), [], threading.Event()
-    def watch():
-        while not done.wait(0.0005):
-            found.append(anonymous())
-    thread = threading.Thread(target=watch)
-    thread.start()
-    kept = action()
-    found.append(anonymous())
-    done.set()
-    thread.join()
-    kept.close()
-    return max(found) - before
-
-def layers(count, width):
-    return nn.Sequential(*[nn.Sequential(nn.Linear(width, width), nn.Tanh()) for _ in range(count)])
+def most(action):
+    before = anonymous()
+    found, offloaded = peak(action)
+    offloaded.close()
+    return found - before
 
 def load(count=1, width=8, file="small"):
     with torch.device("meta"):
@@ -154,7 +139,7 @@ def twin(read=Stored.read, kept=[]):
     return large()
 
 load().close()
-print(json.dumps([peak(large), peak(twin)]))
+print(json.dumps([most(large), most(twin)]))
 """
 
 

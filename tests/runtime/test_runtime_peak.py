@@ -11,33 +11,12 @@ LAYERS, WIDTH, SLOTS = 20, 1142, 2
 MODULE = 4 * WIDTH * (WIDTH + 1)
 CONSTANT = 1 << 20
 PEAK = f"""
-import json, threading
+import json
 import torch
-from torch import nn
 import runtime
 from runtime.arena import Arena
-from runtime.host import HostMemory
+from tests.runtime.peaks import anonymous, layers, peak
 torch.set_num_threads(1)
-
-def anonymous():
-    with open("/proc/self/status") as file:
-        return next(int(line.split()[1]) * 1024 for line in file if line.startswith("RssAnon"))
-
-def peak(action):
-    found, done = [], threading.Event()
-    def watch():
-        while not done.wait(0.0002):
-            found.append(anonymous())
-    thread = threading.Thread(target=watch)
-    thread.start()
-    kept = action()
-    found.append(anonymous())
-    done.set()
-    thread.join()
-    return max(found) - before, kept
-
-def layers(count, width):
-    return nn.Sequential(*[nn.Sequential(nn.Linear(width, width), nn.Tanh()) for _ in range(count)])
 
 def wrap(model):
     return runtime.offload(model, list(model), slots={SLOTS})
@@ -50,7 +29,7 @@ for _ in range(2):
     while_wrapping, offloaded = peak(lambda: wrap(model))
     while_closing, _ = peak(offloaded.close)
     del offloaded
-    found += [while_wrapping, while_closing, anonymous() - before]
+    found += [while_wrapping - before, while_closing - before, anonymous() - before]
 kept = []
 adopt, release = Arena.adopt, Arena.release
 
@@ -63,7 +42,7 @@ while_wrapping, offloaded = peak(lambda: wrap(model))
 kept.clear()
 Arena.release = lambda arena, give_back: (kept.extend(arena.blocks), release(arena, give_back))
 while_closing, _ = peak(offloaded.close)
-print(json.dumps([found, [while_wrapping, while_closing]]))
+print(json.dumps([found, [while_wrapping - before, while_closing - before]]))
 """
 
 

@@ -2,33 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from torch import nn
 
 from proofs import strategies
 from proofs.arrivals import arrive, misses
 from runtime.unverified import offload_without_proof
 from schedule.table import PRELOAD
-from tests.runtime.models import Seer, batches, wrong
+from tests.runtime.models import Seer, Walked, batches, wrong
 
 FIXED = settings(derandomize=True, database=None, deadline=None, max_examples=60)
-
-
-class Walked(nn.Module):
-    """Runs its layers in any order."""
-
-    def __init__(self, layers: Sequence[nn.Module]) -> None:
-        super().__init__()
-        self.layers = nn.ModuleList(layers)
-
-    def forward(self, x: torch.Tensor, order: Sequence[int]) -> torch.Tensor:
-        for index in order:
-            x = self.layers[index](x)
-        return x
 
 
 @FIXED

@@ -69,18 +69,18 @@ def fresh(kind: str, layers: int) -> nn.Module:
 PROMPT = torch.randint(1, 64, (2, 7), generator=torch.Generator().manual_seed(0))
 
 
-def ask(model: nn.Module) -> Answer:
-    """Greedy tokens, with a cache."""
+def ask(model: nn.Module, **how: Any) -> Answer:
+    """Greedy tokens, with a cache unless ``how`` says otherwise."""
     found = model.generate(
         input_ids=PROMPT,
         attention_mask=torch.ones_like(PROMPT),
         max_new_tokens=TOKENS,
         min_new_tokens=TOKENS,
         do_sample=False,
-        use_cache=True,
         pad_token_id=0,
         output_logits=True,
         return_dict_in_generate=True,
+        **how,
     )
     return Answer(found.sequences, torch.stack(found.logits))
 

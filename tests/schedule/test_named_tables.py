@@ -185,3 +185,20 @@ def test_default_policy() -> None:
         "double_buffer",
         "double_buffer",
     ]
+
+
+@pytest.mark.parametrize(
+    ("policy", "modules", "slots", "kept"),
+    [
+        (policies.double_buffer, 9, 4, (7, 8)),
+        (policies.single_buffer, 5, 3, (3, 4)),
+        (policies.slot_local, 3, 2, (1,)),
+        (policies.chain, 3, 3, (0, 1, 2)),
+        (policies.restart, 3, 2, (1,)),  # though it is copied anew in every pass
+        (policies.rotating, 3, 2, ()),
+    ],
+)
+def test_kept_are_the_modules_that_share_no_slot(
+    policy: policies.Policy, modules: int, slots: int, kept: tuple[int, ...]
+) -> None:
+    assert policy(Ring(modules, slots)).kept() == kept
