@@ -111,8 +111,11 @@ class Arena:
             masters,
             [leaf.data_ptr() for leaf in masters],
             tuple({id(tensor): tensor for tensor in every}.values()),
-            tuple(one for one in layout.items if one.beside or one.leaves[0] is not one.tensor),
+            tuple(one for one in layout.items if one.composed),
         )
+        for weights in self.sets.values():
+            if weights.module == module:
+                weights.share_attributes()
         self._own[module : module + 1] = [own]
         self.changed.discard(module)
         return_freed(layout.size)
@@ -122,8 +125,13 @@ class Arena:
         own = self._own[weights.module]
         if self.changed or list(map(_address, own.masters)) != own.addresses:
             self.refuse_changed(weights.module)
-        if own.composed and any(map(is_other, own.composed)):
-            self.refuse_changed(weights.module)
+        if own.composed:
+            if any(map(is_other, own.composed)):
+                self.refuse_changed(weights.module)
+            weights.follow_attributes()
+        if weights.held is None:
+            self.refuse_moved(weights)
+            weights.held = weights.references()
         for table, name, host, device in weights.rows:
             shown = table.get(name)
             if shown is not host and shown is not device:
@@ -141,6 +149,15 @@ class Arena:
             )
         self.changed.discard(module)
 
+    def refuse_moved(self, weights: DeviceSet) -> None:
+        """OffloadError if the module gave one of its weights in the slot other bytes."""
+        moved = list(weights.moved())
+        if moved:
+            raise OffloadError(
+                f"{self.layouts[weights.module].path(moved[0])} was given other data (.data) while "
+                f"its module ran, which is lost; do so between passes, then call refresh()"
+            )
+
     def change(self, module: int) -> str | None:
         """The first tensor of the module that is not as it was adopted, and what happened."""
         layout, own = self.layouts[module], self._own[module]
@@ -156,8 +173,7 @@ class Arena:
                 return f"{layout.name}.{item.path} was given other data"
         for leaf, address in zip(own.masters, own.addresses, strict=True):
             if leaf.data_ptr() != address:
-                names = (i.path for i in layout.items if any(leaf is one for one in i.leaves))
-                return f"{layout.name}.{next(names)} was given other data"
+                return f"{layout.path(leaf)} was given other data"
         for path in sorted(now.keys() ^ layout.paths):
             return f"{layout.name}.{path} was {'added' if path in now else 'deleted'}"
         return None

@@ -42,23 +42,22 @@ class Around:
         self._handles: list[Any] = []
         self._watches: list[Callable[[], object]] = []
         self._shadowed: list[tuple[nn.Module, str]] = []
+        self._loading: nn.Module | None = None
 
     def register(self) -> None:
         """Put the hooks in; those that are there already are taken out first."""
         self.remove()
         parts: dict[int, int] = {}
         for index, module in enumerate(self._selection.modules):
-            self._loads(module, index)
             for part in module.modules():
                 parts[id(part)] = index
+                self._loads(part, index)
                 mend = part.register_state_dict_pre_hook(lambda *_: self._hooks.saved())
                 self._handles.append(mend)
                 saved = partial(self._saved, index)
                 self._handles.append(part.register_state_dict_post_hook(saved))
-                self._waits(part)
                 self._merges(index, part)
         for module in self._above():
-            self._waits(module)
             self._loads(module, None)
         # What lies beside them too: it would be converted, and the rest would not fit it.
         root = self._selection.root
@@ -78,6 +77,7 @@ class Around:
         self._handles.clear()
         self._watches.clear()
         self._shadowed.clear()
+        self._loading = None
 
     def _above(self) -> Iterator[nn.Module]:
         """The modules that an offloaded one lies in."""
@@ -113,14 +113,22 @@ class Around:
         names = [name for name in ("merge", "unmerge") if hasattr(part, name)]
         self._shadow(part, {name: partial(written, name) for name in names})
 
-    def _waits(self, module: nn.Module) -> None:
-        """Before it is loaded, copies that still read what is there have landed."""
-        before = module.register_load_state_dict_pre_hook(lambda *_: self._wait())
-        self._handles.append(before)
-
     def _loads(self, module: nn.Module, index: int | None) -> None:
-        after = module.register_load_state_dict_post_hook(lambda *_: self._adopt(index))
-        self._handles.append(after)
+        """Before it is loaded, copies that still read what is there have landed; what it replaced
+        is adopted at the end, once, by the outermost module that is loaded."""
+
+        def before(*_: object) -> None:
+            self._wait()
+            if self._loading is None:
+                self._loading = module
+
+        def after(*_: object) -> None:
+            if self._loading is module:
+                self._loading = None
+                self._adopt(index)
+
+        self._handles.append(module.register_load_state_dict_pre_hook(before))
+        self._handles.append(module.register_load_state_dict_post_hook(after))
 
     def _saved(
         self, index: int, module: nn.Module, state: dict[str, Any], prefix: str, _: object
@@ -167,6 +175,11 @@ def _refuse_copies(*_: object) -> NoReturn:
     )
 
 
-FIXED = {"_apply": _refuse_moves, "__deepcopy__": _refuse_copies, "__reduce_ex__": _refuse_copies}
+FIXED = {
+    "_apply": _refuse_moves,
+    "__deepcopy__": _refuse_copies,
+    "__reduce_ex__": _refuse_copies,  # pickle asks the object for it,
+    "__getstate__": _refuse_copies,  # copy.copy its class, which then asks the object for this
+}
 """What stands for a module's own method while it is offloaded: everything that would move, convert,
 copy or pickle it comes here before anything is done."""

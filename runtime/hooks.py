@@ -55,7 +55,6 @@ class Hooks:
         self.lock = RLock()  # not Lock: a signal's handler may ask for a state dict
         self._handles: list[Any] = []
         self._removed = False
-        self._new = set(range(len(selection.modules)))
         self._spans = Spans(len(selection.modules))
         self._misses = MissLog(selection.names)
         self.recorder = Recorder(selection.names, lambda: self.misses, on_miss != OFF)
@@ -118,7 +117,9 @@ class Hooks:
             self._after(module, partial(self._depart, index))
 
     def _before(self, module: nn.Module, hook: Callable[..., None]) -> None:
-        self._handles.append(module.register_forward_pre_hook(_closed_to_dynamo(hook)))
+        # Before those that are there, which may read weights: old weight_norm does.
+        hook = _closed_to_dynamo(hook)
+        self._handles.append(module.register_forward_pre_hook(hook, prepend=True))
 
     def _after(self, module: nn.Module, hook: Callable[..., None]) -> None:
         # always_call: a module that raised an Exception has left its slot too.
@@ -172,6 +173,7 @@ class Hooks:
                 return  # it never arrived: it was refused, or close() came during this call
             ended = self._ended()
             while ended.module != index:  # runs above it ended without their hook
+                ended.weights.held = None
                 ended = self._ended()
             spans = self._spans.wanted()
             if spans:
@@ -183,11 +185,13 @@ class Hooks:
                 self._resume()
             if spans:
                 self._spans.depart(index, len(self._running))
-        name, arena = self.selection.names[index], self.interpreter.arena
-        check_output(output, name, ended.weights, arena)
-        if index in self._new:  # its later runs do what the first one did
-            self._new.discard(index)
-            check_kept(self.selection.modules[index], name, ended.weights, arena)
+            if output is None and sys.exc_info()[0] is not None:
+                ended.weights.held = None  # it raised: the frames, which may be kept, hold views
+                return
+            check_output(output, self.selection.names[index])
+            if not self._running or all(step is not ended for step, _ in self._running):
+                module = self.selection.modules[index]
+                check_kept(module, ended.weights, self.interpreter, output)
 
     def _ended(self) -> Step:
         """The innermost run is over."""
@@ -267,6 +271,10 @@ class Hooks:
         # Those alive resume with their slots when the inner run ends, if it does: until then
         # they show their host masters, since their slots may be refilled.
         self._show_hosts()
+        still = {id(step) for step, _ in alive}
+        for step, _ in self._running:
+            if id(step) not in still:
+                step.weights.held = None  # a traceback may keep its frames, which hold views
         self._running = alive
         return True
 

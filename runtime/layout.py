@@ -71,6 +71,11 @@ class Item:
     leaves: tuple[torch.Tensor, ...]
     regions: tuple[Region, ...]
 
+    @property
+    def composed(self) -> bool:
+        """Whether it is made of other tensors, or has some beside it."""
+        return bool(self.beside) or self.leaves[0] is not self.tensor
+
 
 @dataclass(frozen=True, slots=True)
 class Layout:
@@ -89,6 +94,11 @@ class Layout:
         """All plain tensors with their regions, in the order of the block."""
         for item in self.items:
             yield from zip(item.leaves, item.regions, strict=True)
+
+    def path(self, tensor: torch.Tensor) -> str:
+        """The full name of the item that this is, or is a leaf of."""
+        these = (i.path for i in self.items if any(tensor is t for t in (i.tensor, *i.leaves)))
+        return f"{self.name}.{next(these)}"
 
     @property
     def weights(self) -> int:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -11,6 +13,8 @@ from torch import nn
 from runtime.layout import MARK, Item, Layout, Segment, hangs
 from runtime.leaves import counted, leaves, rebuilt, version
 from schedule.errors import OffloadError
+
+_uses = torch._C._storage_Use_Count  # of a storage, by its address: all tensors over it count
 
 Row = tuple[dict[str, torch.Tensor | None], str, torch.Tensor, torch.Tensor]
 
@@ -39,27 +43,81 @@ class DeviceSet:
     places: where they hang in the module.     start, end: the slot's addresses.
     rows: the same as plain tuples (table, name, host, device), for the hot path.
     pairs: each plain tensor in the slot, and its host master.     counted: whose versions count.
-    buffers: the places of buffers, which a module may replace while it runs.
+    composed: host and device object of what is made of several plain tensors, or has some beside.
+    buffers: the places of buffers, which a module may replace while it runs; not of those that
+    hang under several names, since one that is replaced under one of them is two from then on.
     written: the sum of the versions, after the last write that is in the host masters too.
+    held: the references to all of this while no module runs; None if that is not known.
     """
 
     module: int
     places: tuple[Place, ...]
     pairs: tuple[tuple[torch.Tensor, torch.Tensor], ...]
+    composed: tuple[tuple[torch.Tensor, torch.Tensor], ...]
     start: int
     end: int
     rows: tuple[Row, ...] = field(init=False)
     counted: tuple[torch.Tensor, ...] = field(init=False)
     buffers: tuple[Place, ...] = field(init=False)
     written: int = field(init=False)
+    held: list[int] | None = field(init=False, default=None)
+    _storages: tuple[torch.UntypedStorage, ...] = field(init=False)
+    _at: tuple[int, ...] = field(init=False)
 
     def __post_init__(self) -> None:
         self.rows = tuple((p.tensors, p.name, p.host, p.device) for p in self.places)
         objects = {id(place.device): place.device for place in self.places}
         each = (tensor for one in objects.values() for tensor in counted(one))
         self.counted = tuple({id(t): t for t in [*each, *(d for d, _ in self.pairs)]}.values())
-        self.buffers = tuple(p for p in self.places if not isinstance(p.host, nn.Parameter))
+        names = Counter(id(place.host) for place in self.places)
+        self.buffers = tuple(
+            place
+            for place in self.places
+            if not isinstance(place.host, nn.Parameter) and names[id(place.host)] == 1
+        )
         self.written = version(self.counted)
+        # Each leaf has its own, which is kept alive here, whatever a module does with the leaf.
+        self._storages = tuple(device.untyped_storage() for device, _ in self.pairs)
+        self._at = tuple(storage._cdata for storage in self._storages)
+
+    def share_attributes(self) -> None:
+        """Let both objects of a plain tensor have the same attributes, whoever sets one."""
+        apart = {id(host) for host, _ in self.composed}
+        for place in self.places:
+            if id(place.host) not in apart:
+                place.device.__dict__ = place.host.__dict__
+
+    def follow_attributes(self) -> None:
+        """Where attributes are tensors, the two objects have their own; the others are followed."""
+        for host, device in self.composed:
+            theirs = vars(device)
+            for name, value in vars(host).items():
+                tensor = isinstance(value, torch.Tensor)
+                if theirs.get(name) is not value and not tensor and name != MARK:
+                    theirs[name] = value
+
+    def references(self) -> list[int]:
+        """How many there are to each tensor here, and to the bytes under it. A view, wherever it
+        is, is one."""
+        return [*map(_uses, self._at), *map(sys.getrefcount, self.counted)]
+
+    def grown(self) -> torch.Tensor | None:
+        """The host master of one of these that more refer to than before the run."""
+        assert self.held is not None, "it was bound"
+        masters = {id(place.device): place.host for place in self.places}
+        masters |= {id(device): host for device, host in self.pairs}
+        of = [*(host for _, host in self.pairs), *(masters.get(id(one)) for one in self.counted)]
+        now = zip(of, self.held, self.references(), strict=True)
+        return next((host for host, before, after in now if after > before), None)
+
+    def moved(self) -> Iterator[torch.Tensor]:
+        """The host masters of leaves that a module gave other bytes through ``.data``; they get
+        those in the slot again."""
+        for (device, host), storage in zip(self.pairs, self._storages, strict=True):
+            if device.data_ptr() != storage.data_ptr():
+                plain = torch.empty(0, dtype=host.dtype, device=storage.device)
+                device.data = plain.set_(storage, 0, host.shape, host.stride())
+                yield host
 
     @property
     def was_written(self) -> bool:
@@ -99,7 +157,8 @@ def device_set(module: int, layout: Layout, slot: torch.Tensor) -> DeviceSet:
         if id(tensor) in twins:
             places.append(Place(table, name, path, tensor, twins[id(tensor)]))
     start = slot.data_ptr()
-    return DeviceSet(module, tuple(places), tuple(pairs), start, start + slot.numel())
+    composed = tuple((one.tensor, twins[id(one.tensor)]) for one in layout.items if one.composed)
+    return DeviceSet(module, tuple(places), tuple(pairs), composed, start, start + slot.numel())
 
 
 def _twin(item: Item, new: Iterator[torch.Tensor]) -> torch.Tensor:

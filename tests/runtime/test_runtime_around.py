@@ -15,6 +15,7 @@ from torch import nn
 
 import runtime
 from runtime.device import InlineStreams
+from runtime.placement import Placement
 from schedule.errors import OffloadError
 from tests.runtime.changes import CHANGES, Adapter, adapted, another_name, replaced
 from tests.runtime.models import (
@@ -86,7 +87,7 @@ def test_what_a_run_wrote_so_far_is_in_its_state_dict() -> None:
 
 
 @pytest.mark.parametrize("assign", [False, True])
-@pytest.mark.parametrize("part", ["", "layers.1", "layers"])
+@pytest.mark.parametrize("part", ["", "layers.1", "layers", "layers.1.up"])
 def test_what_is_loaded_is_seen_by_the_next_pass(part: str, assign: bool) -> None:
     model = stack(4, uneven=True)
     for slots in (1, 2, 4):
@@ -103,6 +104,42 @@ def test_what_is_loaded_is_seen_by_the_next_pass(part: str, assign: bool) -> Non
                     assert as_bytes(target.state_dict()[name]) == as_bytes(value)
             assert offloaded.report().copies > 0
         assert same(outputs(model, batches(2)), wanted_of(model))
+
+
+def test_what_a_load_replaced_in_many_layers_is_adopted_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    model, adopted = stack(4, uneven=True), []
+    values = {name: value + 1 for name, value in model.state_dict().items()}
+    renew = Placement.renew
+    monkeypatch.setattr(Placement, "renew", lambda p, some: adopted.append(some) or renew(p, some))
+    with runtime.offload(model, slots=2):
+        for _ in range(2):
+            model.load_state_dict({n: v.clone() for n, v in values.items()}, assign=True)
+            assert same(outputs(model, batches(2)), wanted_of(model))
+    assert adopted == [[0, 1, 2, 3]] * 2
+
+
+def test_a_load_that_was_interrupted_hides_no_later_one() -> None:
+    """Of the root it was; a layer's replaced weights are an error then, and not overlooked."""
+    model = stack(3, uneven=True)
+    with runtime.offload(model, slots=2) as offloaded:
+        before = model.layers[0].register_load_state_dict_pre_hook(interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            model.load_state_dict(model.state_dict())
+        before.remove()
+        layer = model.layers[1]
+        layer.load_state_dict({n: v + 1 for n, v in layer.state_dict().items()}, assign=True)
+        with pytest.raises(OffloadError, match=r"refresh\(\) to adopt"):
+            outputs(model, batches(1))
+        offloaded.refresh()
+        assert same(outputs(model, batches(2)), wanted_of(model))
+        layer.load_state_dict({n: v + 1 for n, v in layer.state_dict().items()}, assign=True)
+        assert same(outputs(model, batches(2)), wanted_of(model))
+
+
+def interrupt(*_: object) -> None:
+    raise KeyboardInterrupt
 
 
 def test_loading_first_waits_for_copies_that_still_read(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -141,6 +178,7 @@ MOVES: dict[str, Callable[[nn.Module], object]] = {
     "share_memory": lambda m: m.share_memory(),
 }
 COPIES: dict[str, Callable[[nn.Module], object]] = {
+    "copy": copy.copy,
     "deepcopy": copy.deepcopy,
     "pickle": pickle.dumps,
     "torch.save": lambda m: torch.save(m, io.BytesIO()),

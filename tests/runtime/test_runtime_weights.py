@@ -62,13 +62,14 @@ def test_under_the_old_rule_they_are_wrong(kind: type[nn.Module]) -> None:
 
 def test_in_its_run_each_inner_tensor_lies_in_the_slot_and_outside_in_the_host_block() -> None:
     model = made(Quantised)
-    seen: list[list[torch.Tensor]] = []
-    for layer in model.layers:
-        layer.up.register_forward_hook(lambda *_, layer=layer: seen.append(inner_tensors(layer)))
     with runtime.offload(model, slots=1) as offloaded:
+        (slot,) = offloaded.arena.slots
+        seen: list[list[bool]] = []
+        for layer in model.layers:
+            where = lambda *_, of=layer: seen.append([inside(t, slot) for t in inner_tensors(of)])  # noqa: E731
+            layer.up.register_forward_hook(where)
         outputs(model, batches(1))
-        assert len(seen) == 3
-        assert all(inside(one, offloaded.arena.slots[0]) for layer in seen for one in layer)
+        assert [all(layer) for layer in seen] == [True] * 3
         for layer, (segment,) in zip(model.layers, offloaded.arena.blocks, strict=True):
             assert all(inside(one, segment.bytes) for one in inner_tensors(layer))
 
