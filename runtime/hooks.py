@@ -22,14 +22,13 @@ from torch import nn
 from runtime.annotate import Spans
 from runtime.calls import Call, alive, name_of_thread
 from runtime.interpreter import Interpreter, Step
-from runtime.misses import MissLog
+from runtime.misses import MissLog, not_resident
 from runtime.outputs import check_kept, check_output
 from runtime.recorder import Recorder
 from runtime.select import Selection
-from schedule.errors import ModuleNotResident, OffloadError
+from schedule.errors import OffloadError
 from schedule.guard import arrives, innermost, resumes
 from schedule.program import WRITE
-from schedule.ring import EMPTY
 from schedule.table import AFTER, BEFORE
 
 RELOAD, RAISE, OFF = "reload", "raise", "off"
@@ -153,7 +152,8 @@ class Hooks:
         interpreter.issue(step.halves[BEFORE])
         resident = self._resident(step, before)
         if not resident and self.on_miss == RAISE:
-            raise self._not_resident(step)
+            held = self.interpreter.last[step.slot].module
+            raise not_resident(self.selection.names, step.module, step.slot, held)
         self._thread = get_ident()
         self._running.append((step, interpreter.streams.current()))
         try:
@@ -220,18 +220,6 @@ class Hooks:
             runs = 0 if self.recorder.differs else self.runs + 1
             self._misses.missed(step.module, before, held, runs, self.misses)
         return resident
-
-    def _not_resident(self, step: Step) -> ModuleNotResident:
-        index, held = step.module, self.interpreter.last[step.slot].module
-        last = len(self.selection.modules) - 1
-        what = "nothing" if held == EMPTY else f"{self.selection.names[held]} (module {held})"
-        if held == index:
-            what = "an older version of its weights"
-        return ModuleNotResident(
-            f"{self.selection.names[index]} (module {index}) arrived, but its slot {step.slot} "
-            f"holds {what}; modules must run in the order 0 .. {last}, "
-            f"and weights must not change between passes; on_miss='reload' allows both"
-        )
 
     def _resume(self) -> None:
         """A module ran inside others' runs; these resume reading their slots."""

@@ -1,10 +1,13 @@
-"""What the log says about misses: the first one of each module, and once that there are many."""
+"""What is said about misses: in the log the first one of each module, and once that there are many;
+and the error where they are not allowed.
+"""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
 
+from schedule.errors import ModuleNotResident
 from schedule.ring import EMPTY
 
 log = logging.getLogger("ringproof.runtime")
@@ -58,3 +61,15 @@ class MissLog:
 
     def _name(self, module: int) -> str:
         return f"{self._names[module]} (module {module})"
+
+
+def not_resident(names: Sequence[str], module: int, slot: int, held: int) -> ModuleNotResident:
+    """The error for a module that arrived while its slot held another one, or an older version."""
+    what = "nothing" if held == EMPTY else f"{names[held]} (module {held})"
+    if held == module:
+        what = "an older version of its weights"
+    return ModuleNotResident(
+        f"{names[module]} (module {module}) arrived, but its slot {slot} holds {what}; modules "
+        f"must run in the order 0 .. {len(names) - 1}, and weights must not change between passes; "
+        f"on_miss='reload' allows both"
+    )

@@ -38,7 +38,7 @@ def check_kept(
     arena.refuse_moved(weights)
     name, what = arena.layouts[weights.module].name, _where(module, weights, arena, output)
     if what is None:
-        # Neither what waits in a queue to be launched, nor a cycle that nothing refers to, keeps it.
+        # What waits in a queue to be launched keeps nothing, nor does a cycle that none refers to.
         interpreter.streams.synchronize()
         gc.collect()
         kept = weights.grown()
