@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable, Sequence
 
 from runtime import bench, demo, doctor
+from runtime.log import log
 from schedule.output import printed
 
 
@@ -21,7 +22,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     chosen = parser.parse_args(arguments)
     if getattr(chosen, "tokens", 1) < 1:
         parser.error(f"--tokens must be at least 1, got {chosen.tokens}")
-    log = logging.getLogger("ringproof.runtime")
     before = log.level
     log.setLevel(logging.ERROR)  # the tables say it all
     try:
@@ -55,11 +55,23 @@ def _add_bench(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     sub.add_argument("model", metavar="MODEL", help="a folder, a name in the local cache, or demo")
     sub.add_argument("--slots", type=int, default=2, help="K, how many slots (default 2)")
     sub.add_argument("--policy", help="a name or pkg.module:function (default: as offload)")
+    text = "of so many layers only the last is offloaded (default: every layer is)"
+    sub.add_argument("--group-size", type=int, metavar="LAYERS", help=text)
+    text = "a name pattern of layers that stay on the device; may be given again"
+    sub.add_argument("--keep", action="append", metavar="PATTERN", help=text)
+    text = "how much host memory may be page-locked, such as 16GiB; 0 for none (default: all)"
+    sub.add_argument("--pin", default=True, metavar="SIZE", help=text)
+    text = "copy long refills in pieces of this size, such as 32MiB (default: at one go)"
+    sub.add_argument("--chunk", metavar="SIZE", help=text)
     sub.add_argument("--tokens", type=int, default=16, help="how many tokens (default 16)")
     _add_common(sub)
     sub.set_defaults(
         command=lambda chosen: bench.run(
-            chosen.model, chosen.slots, chosen.policy, chosen.tokens, chosen.device, chosen.json
+            chosen.model,
+            chosen.tokens,
+            chosen.device,
+            chosen.json,
+            {name: getattr(chosen, name) for name in bench.OPTIONS},
         )
     )
 

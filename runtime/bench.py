@@ -15,14 +15,20 @@ from typing import Any
 
 import torch
 
+from runtime.choice import planned
 from runtime.demo import HOW_TO_GET_IT, Subject, local, random_qwen3, smollm2
 from runtime.device import streams_of
+from runtime.host import chunk_of, limit_of
 from runtime.offload import offload
 from runtime.report import Report
 from runtime.sizes import megabytes
 from schedule.ring import Ring
+from schedule.verifier import verify
 
 DEMO = "demo"
+PLAN = ("slots", "policy", "group_size", "keep")
+OPTIONS = (*PLAN, "pin", "chunk")
+"""The arguments of ``offload`` that can be chosen; those of PLAN depend on the model."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,12 +119,12 @@ def _two(number: float | None) -> str:
     return "-" if number is None else f"{number:.2f}"
 
 
-def measure(
-    subject: Subject, slots: int, policy: str | None, tokens: int, device: torch.device
-) -> Bench:
-    """The model whole, if it fits the device, and offloaded."""
+def measure(subject: Subject, tokens: int, device: torch.device, options: dict[str, Any]) -> Bench:
+    """The model whole, if it fits the device, and offloaded with these OPTIONS. What is wrong with
+    them is an error before the whole model runs."""
+    verify(planned(subject.model, **{name: options[name] for name in PLAN})[1])
     plain = whole(subject, tokens, device)
-    with offload(subject.model, slots=slots, policy=policy, device=device) as offloaded:
+    with offload(subject.model, device=device, **options) as offloaded:
         walk(subject, 1, device)  # the first pass warms up
         before = offloaded.report()
         ours = walk(subject, tokens, device)
@@ -166,13 +172,14 @@ def walk(subject: Subject, tokens: int, device: torch.device) -> Walk:
     return Walk(new, prefill, statistics.median(decode) if decode else None)
 
 
-def run(
-    name: str, slots: int, policy: str | None, tokens: int, device: str | None, as_json: bool
-) -> int:
-    """Print the bench; 1 if the tokens differ. OffloadError for a model that can't be had."""
-    Ring(1, slots)  # bad sizes and devices are said before the model is loaded
+def run(name: str, tokens: int, device: str | None, as_json: bool, options: dict[str, Any]) -> int:
+    """Print the bench; 1 if the tokens differ. OffloadError for a model that can't be had.
+    options: a value for each of OPTIONS."""
+    Ring(1, options["slots"])  # bad sizes and devices are said before the model is loaded
+    limit_of(options["pin"])
+    chunk_of(options["chunk"])
     chosen = streams_of(device).device
-    found = measure(subject_of(name), slots, policy, tokens, chosen)
+    found = measure(subject_of(name), tokens, chosen, options)
     print(json.dumps(found.as_dict(), indent=2) if as_json else found)
     return 1 if found.equal is False else 0
 

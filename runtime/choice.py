@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
-from runtime.sizes import megabytes
+from torch import nn
+
+from runtime.select import Layers, Selection, require_values, select
+from runtime.sizes import megabytes, whole
 from schedule import policies
 from schedule.arithmetic import Target
 from schedule.certificate import read as read_certificate
@@ -26,6 +30,30 @@ AnyCertificate = str | PathLike[str] | dict[str, Any]
 AnyPolicy = str | Policy | Target | Schedule | Verified | None
 
 
+def planned(
+    model: nn.Module | Iterable[nn.Module],
+    layers: Layers = None,
+    *,
+    slots: int | None = None,
+    policy: AnyPolicy = None,
+    certificate: AnyCertificate | None = None,
+    needs_values: bool = True,
+    **selectors: Any,
+) -> tuple[Selection, Schedule]:
+    """Which modules ``offload`` would move, and by which schedule; nothing is changed, and the
+    schedule not verified. selectors: as for ``select``.   needs_values: OffloadError for a tensor
+    on the meta device."""
+    selection = select(model, layers, **selectors)
+    if needs_values:
+        require_values(selection)
+    modules, number = len(selection.modules), whole(slots)
+    if number is not None:
+        slots = number  # of numpy, say; what is no whole number is refused by the ring
+    if certificate is not None:
+        return selection, certified(certificate, modules, slots, policy)
+    return selection, schedule_for(policy, Ring(modules, 2 if slots is None else slots))
+
+
 def require_ordered(program: Program, modules: int) -> None:
     """ProgramError unless the program's own fences order it, from an empty device on."""
     ordering = order(program.listing(2), program.streams)
@@ -39,6 +67,13 @@ def certified(
     """The schedule of a certificate. OffloadError if it is for another ring, or not alone."""
     if policy is not None:
         raise OffloadError("give a policy or a certificate, which has its own schedule, not both")
+    if not isinstance(certificate, str | PathLike | dict):
+        raise OffloadError(
+            f"certificate is a {type(certificate).__name__}; give a certificate's file, "
+            f"or its data, a dict"
+        )
+    if isinstance(certificate, str) and certificate.lstrip().startswith("{"):
+        raise OffloadError("certificate is a file's content; give its name, or json.loads(content)")
     schedule = read_certificate(certificate)
     ring = schedule.ring
     for name, asked, there in ("modules", modules, ring.modules), ("slots", slots, ring.slots):
@@ -74,6 +109,8 @@ def choice(offloaded: Offloaded, policy: AnyPolicy) -> str:
         f"offloaded {ring.modules} modules of up to {megabytes(largest)} over {ring.slots} slots, "
         f"policy {schedule.policy}: {_copies(schedule):g} copies a pass"
     )
+    if unsaved := offloaded.report().unsaved:
+        return f"{text}; no device memory is saved: {unsaved}"
     try:
         more = check(schedule_for(policy, Ring(ring.modules, ring.slots + 1)))
     except ValueError:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from itertools import chain
 
+import torch
 from torch import nn
 
+from runtime.layout import goes
 from runtime.sizes import megabytes
 from schedule.errors import OffloadError
 
@@ -32,7 +35,7 @@ def find(root: nn.Module) -> list[nn.Module]:
         return fallback
     raise OffloadError(
         f"no layers were found in {type(root).__name__}: it has no _no_split_modules, no "
-        f"_repeated_blocks and no ModuleList with parameters; pass layers=[...], in execution order"
+        f"_repeated_blocks and no ModuleList with weights; pass layers=[...], in execution order"
     )
 
 
@@ -95,23 +98,38 @@ def _outermost(module: nn.Module, blocks: dict[int, nn.Module]) -> Iterator[nn.M
 
 
 def size(module: nn.Module) -> int:
-    """The bytes of its parameters, as far as they are known."""
-    return sum(p.numel() * p.element_size() for p in module.parameters() if not is_lazy(p))
+    """The bytes of what of it is offloaded, as far as they are known: its parameters, and the
+    buffers in which quantised layers keep their weights."""
+    return sum(_bytes(tensor) for tensor in _known(module) if goes(tensor))
 
 
-def is_lazy(parameter: nn.Parameter) -> bool:
+def _known(module: nn.Module) -> Iterator[torch.Tensor]:
+    tensors = chain(module.parameters(), module.buffers())
+    return (tensor for tensor in tensors if not is_lazy(tensor))
+
+
+def _bytes(tensor: torch.Tensor) -> int:
+    return tensor.numel() * tensor.element_size()
+
+
+def is_lazy(tensor: torch.Tensor) -> bool:
     """Whether its shape is not known before the first run."""
-    return isinstance(parameter, nn.parameter.UninitializedTensorMixin)
+    return isinstance(tensor, nn.parameter.UninitializedTensorMixin)
 
 
 def has_weights(module: nn.Module) -> bool:
-    """Whether there is anything to offload, or will be once the shapes are known."""
-    return any(is_lazy(p) or p.numel() for p in module.parameters())
+    """Whether there is anything worth offloading, or will be once the shapes are known. Buffers
+    alone are, if no more than half of their bytes would stay: not a counter beside statistics."""
+    if any(is_lazy(one) or one.numel() for one in module.parameters()):
+        return True
+    taken = size(module)
+    return taken > 0 and 2 * taken >= sum(map(_bytes, _known(module)))
 
 
 def runs(module: nn.Module) -> bool:
     """Whether it has a forward: containers have none."""
-    return type(module).forward is not nn.Module.forward
+    # What is scripted has one that can't be read off its class.
+    return getattr(type(module), "forward", None) is not nn.Module.forward
 
 
 def overview(root: nn.Module, most: int = 6) -> str:

@@ -6,7 +6,6 @@ is ordinary memory, just as right and slower.
 
 from __future__ import annotations
 
-import logging
 import mmap
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -15,14 +14,13 @@ from contextlib import suppress
 import torch
 
 from runtime.layout import Block, Layout, Segment
+from runtime.log import log
 from runtime.sizes import bytes_of
 from schedule.errors import OffloadError
 
 PAGE = mmap.PAGESIZE
 LEAST_CHUNK = 64 * 1024
 """Below so many bytes a copy's own cost outweighs that of its bytes."""
-
-log = logging.getLogger("ringproof.runtime")
 
 
 def limit_of(pin: bool | int | str) -> int:

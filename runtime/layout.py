@@ -8,6 +8,7 @@ several places stays there too.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence, Set
+from contextlib import suppress
 from dataclasses import dataclass
 
 import torch
@@ -139,7 +140,23 @@ def _leaves(tensor: torch.Tensor, beside: Iterable[str], name: str) -> Iterator[
     parts = {name: tensor} | {f"{name}.{one}": getattr(tensor, one) for one in beside}
     for part, value in parts.items():
         refuse_unless_plain(value, f"{_kind(tensor)} {part}")
-        yield from leaves(value)
+        for leaf in leaves(value):
+            _refuse_unless_copied(leaf, f"{_kind(tensor)} {part}")
+            yield leaf
+
+
+def _refuse_unless_copied(leaf: torch.Tensor, name: str) -> None:
+    """OffloadError for the dtypes that torch names and can't copy: integers of less than a byte,
+    and its old quantised ones."""
+    if not leaf.is_quantized:
+        with suppress(NotImplementedError):
+            one, other = (torch.empty(1, dtype=leaf.dtype, device="cpu") for _ in range(2))
+            one.copy_(other)
+            return
+    raise OffloadError(
+        f"{name} has dtype {leaf.dtype}, which torch can't copy to other memory; keep such weights "
+        f"in torch.uint8, packed, or leave their module out of layers"
+    )
 
 
 def _kind(tensor: torch.Tensor) -> str:

@@ -17,6 +17,7 @@ from runtime.device import Streams
 from runtime.host import PAGE, HostMemory, empty_bytes, note_memlock
 from runtime.layout import Block, Layout, Segment
 from runtime.packing import SLACK, affordable, pack
+from runtime.progress import with_bar
 from runtime.registration import Registration, forget_error, registration_of
 from schedule.table import PRELOAD, RUN, Schedule
 
@@ -68,7 +69,8 @@ class Registered(HostMemory):
         return (Segment(0, self._maps[module][:size]),)
 
     def lock(self) -> None:
-        for module in self._order:
+        sizes = [self.layouts[module].size for module in self._order]
+        for module in with_bar(self._order, sizes, "locking weights"):
             if module not in self._maps:
                 continue
             layout, pages = self.layouts[module], self._maps[module]

@@ -4,13 +4,11 @@ and the error where they are not allowed.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 
+from runtime.log import log
 from schedule.errors import ModuleNotResident
 from schedule.ring import EMPTY
-
-log = logging.getLogger("ringproof.runtime")
 
 PASSES, ONE_IN = 3, 10
 """Many misses: more than one in ten runs, once the runs amount to three passes."""

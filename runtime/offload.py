@@ -21,26 +21,23 @@ from runtime.around import Around
 from runtime.choice import (
     AnyCertificate,
     AnyPolicy,
-    certified,
     choice,
+    planned,
     require_ordered,
-    schedule_for,
 )
 from runtime.device import Streams, streams_of
 from runtime.hooks import RAISE, RELOAD, Hooks
 from runtime.host import chunk_of, limit_of
 from runtime.interpreter import Interpreter
+from runtime.log import log
 from runtime.placement import Placement
 from runtime.report import Report, closing, report_of
-from runtime.select import Layers, Selection, require_values, select
+from runtime.select import Layers, Selection
 from schedule.errors import OffloadError
 from schedule.program import Program, lower
-from schedule.ring import Ring
 from schedule.table import Schedule
 from schedule.trace import Trace
 from schedule.verifier import verify
-
-log = logging.getLogger("ringproof.runtime")
 
 
 def offload(
@@ -94,28 +91,25 @@ def offload(
     if on_miss not in (RELOAD, RAISE):
         raise OffloadError(f"on_miss must be 'reload' or 'raise', got {on_miss!r}")
     limit, longest = limit_of(pin), chunk_of(chunk)
-    selection = select(
+    selection, schedule = planned(
         model,
         layers,
+        slots=slots,
+        policy=policy,
+        certificate=certificate,
+        needs_values=source is None,
         group_size=group_size,
         num_in_group=num_in_group,
         keep=keep,
         parameters=parameters,
     )
-    if source is None:
-        require_values(selection)
-    modules = len(selection.modules)
-    if certificate is None:
-        schedule = schedule_for(policy, Ring(modules, 2 if slots is None else slots))
-    else:
-        schedule = policy = certified(certificate, modules, slots, policy)
     verify(schedule)
     program = lower(schedule)
     require_ordered(program, schedule.ring.modules)
     placement = placed(selection, schedule, streams_of(device), limit, source)
     offloaded = Offloaded(placement, program, on_miss, True, longest)
     if log.isEnabledFor(logging.INFO):
-        log.info("%s", choice(offloaded, policy))
+        log.info("%s", choice(offloaded, policy if certificate is None else schedule))
     return offloaded
 
 
@@ -224,12 +218,18 @@ class Offloaded:
 
     def report(self) -> Report:
         """The counts since the model was wrapped."""
-        return report_of(self)
+        assert self._hooks is not None, "a wrapped model has hooks"
+        return report_of(self, self._hooks, self._interpreter.counts, self._preloaded)
 
     @contextmanager
     def trace(self) -> Iterator[Trace]:
         """Collect the program's operations, as they are issued, while the context is open. Its
-        ``save(path)`` writes them to a file that ``python -m schedule audit`` checks."""
+        ``save(path)`` writes them to a file that ``python -m schedule audit`` checks. OffloadError
+        after ``close()``, when nothing is issued any more."""
+        if self._closed:
+            raise OffloadError(
+                "this offload is closed and issues nothing; trace it while it is open"
+            )
         interpreter, hooks = self._interpreter, self._hooks
         assert hooks is not None, "a wrapped model has hooks"
         holds = tuple(last.module for last in interpreter.last)

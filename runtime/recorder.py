@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 from torch import nn
 
-log = logging.getLogger("ringproof.runtime")
+from runtime.log import log
 
 
 class Recorder:

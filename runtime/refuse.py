@@ -38,7 +38,7 @@ def _named(model: nn.Module | Iterable[Any]) -> Iterator[tuple[str, nn.Module]]:
         return
     for position, part in enumerate(model):
         if isinstance(part, nn.Module):
-            yield from part.named_modules(prefix=f"layers[{position}]")
+            yield from part.named_modules(prefix=f"modules[{position}]")
 
 
 def _accelerate(module: nn.Module) -> str | None:

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from runtime.hooks import OFF
+from runtime.hooks import OFF, Hooks
+from runtime.interpreter import Counts
 from runtime.layout import size_of
 from runtime.leaves import leaves
 from runtime.select import Selection, tensors_that_stay
@@ -87,6 +88,26 @@ class Report:
         """Device memory that offloading saves; below zero where the slots outweigh it."""
         return self.bytes_whole - self.bytes_device
 
+    @property
+    def unsaved(self) -> str:
+        """Why no device memory is saved, and what to do, in a sentence; empty where some is."""
+        if self.bytes_saved > 0:
+            return ""
+        if self.modules == 1:
+            return (
+                "the only module needs a slot of its own size, however often it runs in a pass; "
+                "offload the modules in it, or leave it on the device"
+            )
+        if self.slots >= self.modules:
+            return (
+                f"each of the {self.modules} modules has a slot to itself; give fewer slots than "
+                f"modules, or leave the model on the device"
+            )
+        return (
+            f"the {self.slots} slots, as large as the largest modules that run from them and "
+            f"aligned, take as much as all modules do; give fewer slots, or another policy"
+        )
+
     def as_dict(self) -> dict[str, Any]:
         """Every field by its name, and what follows from them, by the names in DERIVED."""
         return asdict(self) | {name: getattr(self, name) for name in DERIVED}
@@ -100,10 +121,11 @@ class Report:
         verified = "verified" if self.verified else "NOT VERIFIED: the text may be wrong"
         guard = "on" if self.guard else "OFF: wrong weights go unnoticed"
         sizes = f"{self.modules} modules over {self.slots} slots"
+        saved = "nothing" if self.unsaved else megabytes(self.bytes_saved)
         device = (
             f"{self.device}: {megabytes(self.bytes_slots)} in slots, "
             f"{megabytes(self.bytes_rest)} beside them; "
-            f"{megabytes(self.bytes_saved)} saved of {megabytes(self.bytes_whole)}"
+            f"{saved} saved of {megabytes(self.bytes_whole)}"
         )
         beside = [
             f"{name} {size}"
@@ -126,6 +148,7 @@ class Report:
             ("schedule", f"{self.policy}, {sizes}, {verified}"),
             ("guard", f"{guard}; {self.misses} misses in {self.runs} runs"),
             ("device", device),
+            ("saved", f"nothing: {self.unsaved}" if self.unsaved else ""),
             ("beside", ", ".join(beside)),
             ("memory", ", ".join(memory)),
             (
@@ -171,16 +194,11 @@ def _few(words: Sequence[str]) -> str:
     return ", ".join([*words[:FEW], *([f"{more} more"] if more > 0 else [])])
 
 
-def report_of(offloaded: Offloaded) -> Report:
-    """The counts of an offload since its model was wrapped."""
+def report_of(offloaded: Offloaded, hooks: Hooks, counts: Counts, preloaded: int) -> Report:
+    """The counts of an offload since its model was wrapped. preloaded: the copies of the
+    preload, which are among the counts too."""
     selection, schedule = offloaded.selection, offloaded.schedule
-    hooks, layouts, counts = (
-        offloaded._hooks,
-        offloaded.arena.layouts,
-        offloaded._interpreter.counts,
-    )
-    assert hooks is not None, "a wrapped model has hooks"
-    whole = sum(layout.weights for layout in layouts)
+    whole = sum(layout.weights for layout in offloaded.arena.layouts)
     rest = tensors_beside(selection)
     locked, pageable = offloaded.placement.bytes_host
     device = offloaded.streams.device
@@ -200,8 +218,8 @@ def report_of(offloaded: Offloaded) -> Report:
         bytes_pageable=pageable,
         bytes_reserved=reserved,
         bytes_free=free,
-        preloaded=offloaded._preloaded,
-        copies=counts.copies - offloaded._preloaded,
+        preloaded=preloaded,
+        copies=counts.copies - preloaded,
         bytes_copied=counts.bytes_copied,
         redundant=counts.redundant,
         runs=hooks.runs,

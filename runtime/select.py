@@ -10,10 +10,11 @@ from typing import Any
 import torch
 from torch import nn
 
-from runtime.find import find, is_lazy, runs
+from runtime.find import find, has_weights, is_lazy, runs, size
 from runtime.layout import goes, hangs
 from runtime.refuse import refuse
 from runtime.selectors import filtered_out, grouped, patterns, resolve, without
+from runtime.sizes import megabytes
 from schedule.errors import OffloadError
 
 Layers = str | Iterable[nn.Module | str] | None
@@ -46,7 +47,8 @@ def select(
     """The modules to offload, as ``offload`` says. OffloadError says what is wrong; nothing is
     changed."""
     root, listed = _listed(model, layers)
-    _refuse_list(listed)
+    word = "modules" if root is None else "layers"
+    _refuse_list(listed, word)
     every = _names(root, listed)
     left = set(range(len(listed)) if keep is None else without(every, listed, keep))
     taken = [i for i in grouped(len(listed), group_size, num_in_group) if i in left]
@@ -54,7 +56,7 @@ def select(
         raise OffloadError("keep has all layers that group_size takes, so nothing is offloaded")
     chosen, names = [listed[i] for i in taken], [every[i] for i in taken]
     for position, module in zip(taken, chosen, strict=True):
-        _refuse_odd(position, module)
+        _refuse_odd(f"{word}[{position}]", module)
     filters = () if parameters is None else patterns("parameters", parameters)
     unmatched = frozenset() if parameters is None else filtered_out(names, chosen, filters)
     shared = _shared(root, chosen, names)
@@ -105,6 +107,7 @@ def _listed(
     """The root, if there is one, and the layers that were given or found."""
     if isinstance(model, nn.Module) and not isinstance(model, nn.ModuleList):
         refuse(model)
+        _refuse_scripted("the model", model)
         if layers is None:
             return model, find(model)
         if isinstance(layers, str):
@@ -117,46 +120,64 @@ def _listed(
     if layers is not None:
         raise OffloadError("layers goes with a model; a list of modules is all of its layers")
     if isinstance(model, str | bytes) or not isinstance(model, Iterable):
-        raise OffloadError(f"model is a {type(model).__name__}; give an nn.Module or a list")
+        raise OffloadError(
+            f"model is a {type(model).__name__}; give an nn.Module or a list{_its_parts(model)}"
+        )
     listed = list(model)
     refuse(listed)
     return None, listed
 
 
-def _refuse_list(listed: list[Any]) -> None:
-    """OffloadError if it is empty, or has what is no module, or a module twice."""
+def _its_parts(model: object, most: int = 4) -> str:
+    """Of what is no module, a pipeline for instance, the attributes that are, the largest first."""
+    held = getattr(model, "__dict__", {}).items()
+    parts = {name: part for name, part in held if isinstance(part, nn.Module) and has_weights(part)}
+    largest = sorted(parts, key=lambda name: -size(parts[name]))[:most]
+    if not largest:
+        return ""
+    return ", of a pipeline one of its parts: " + ", ".join(
+        f".{name} (a {type(parts[name]).__name__}, {megabytes(size(parts[name]))})"
+        for name in largest
+    )
+
+
+def _refuse_list(listed: list[Any], word: str) -> None:
+    """OffloadError if it is empty, or has what is no module, or a module twice; ``word`` is the
+    list's name."""
     if not listed:
-        raise OffloadError("there is no module to offload: the list of layers is empty")
+        raise OffloadError(f"there is no module to offload: the list of {word} is empty")
     for position, module in enumerate(listed):
         if not isinstance(module, nn.Module):
-            raise OffloadError(f"layers[{position}] is a {type(module).__name__}, not an nn.Module")
+            raise OffloadError(f"{word}[{position}] is a {type(module).__name__}, not an nn.Module")
     inside = Counter(id(inner) for module in listed for inner in module.modules())
     for position, module in enumerate(listed):
         if inside[id(module)] > 1:
             twice = sum(other is module for other in listed) > 1
             what = "is listed twice" if twice else "lies inside another module of the list"
             raise OffloadError(
-                f"layers[{position}], a {type(module).__name__}, {what}; a module that runs "
+                f"{word}[{position}], a {type(module).__name__}, {what}; a module that runs "
                 f"several times in a pass is listed once"
             )
 
 
-def _refuse_odd(position: int, module: nn.Module) -> None:
+def _refuse_scripted(what: str, module: nn.Module) -> None:
     if isinstance(module, torch.jit.ScriptModule):
         raise OffloadError(
-            f"layers[{position}], a {type(module).__name__}, is scripted, and its weights are "
+            f"{what}, a {type(module).__name__}, is scripted, and its weights are "
             f"out of Python's reach; offload the module that it was made from"
         )
+
+
+def _refuse_odd(what: str, module: nn.Module) -> None:
+    _refuse_scripted(what, module)
     if not runs(module):
         raise OffloadError(
-            f"layers[{position}], a {type(module).__name__}, has no forward and so never runs; "
+            f"{what}, a {type(module).__name__}, has no forward and so never runs; "
             f"give the modules in it"
         )
-    for name, parameter in module.named_parameters():
-        if is_lazy(parameter):
-            raise OffloadError(
-                f"layers[{position}].{name} is not initialized; run the model once before"
-            )
+    for name, tensor in [*module.named_parameters(), *module.named_buffers()]:
+        if is_lazy(tensor):
+            raise OffloadError(f"{what}.{name} is not initialized; run the model once before")
 
 
 def _names(root: nn.Module | None, chosen: list[nn.Module]) -> list[str]:

@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 from runtime.find import has_weights, overview, runs
+from runtime.sizes import whole
 from schedule.errors import OffloadError
 
 
@@ -70,7 +71,7 @@ def _no_module(root: nn.Module, pattern: str) -> str:
     names = [name for name, module in root.named_modules() if name and has_weights(module)]
     lists = {f"{name.rpartition('.')[0]}.*" for name in names if name.rpartition(".")[0]}
     return (
-        f"layers={pattern!r} matches no module of {type(root).__name__} that has parameters"
+        f"layers={pattern!r} matches no module of {type(root).__name__} that has weights"
         f"{_nearest(pattern, [*names, *sorted(lists)])}; {overview(root)}"
     )
 
@@ -95,9 +96,8 @@ def grouped(count: int, group_size: int | None, num_in_group: int | None) -> lis
         if num_in_group is not None:
             raise OffloadError("num_in_group goes with group_size; give both")
         return list(range(count))
-    _check_number("group_size", group_size)
-    inside = 1 if num_in_group is None else num_in_group
-    _check_number("num_in_group", inside)
+    group_size = _number("group_size", group_size)
+    inside = _number("num_in_group", 1 if num_in_group is None else num_in_group)
     if inside > group_size:
         raise OffloadError(f"num_in_group is {inside}, but group_size is only {group_size}")
     taken = [i for i in range(count) if i % group_size >= group_size - inside]
@@ -109,9 +109,11 @@ def grouped(count: int, group_size: int | None, num_in_group: int | None) -> lis
     return taken
 
 
-def _check_number(field: str, value: object) -> None:
-    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+def _number(field: str, value: object) -> int:
+    number = whole(value)
+    if number is None or number < 1:
         raise OffloadError(f"{field} must be an integer >= 1, got {value!r}")
+    return number
 
 
 def without(names: Sequence[str], modules: Sequence[nn.Module], keep: object) -> list[int]:

@@ -25,14 +25,11 @@ def bytes_of(value: SupportsIndex | str, name: str) -> int:
     the argument of that name."""
     if isinstance(value, str):
         return _of_text(value, name)
-    try:
-        if isinstance(value, bool):
-            raise TypeError
-        size = index(value)
-    except TypeError:
+    size = whole(value)
+    if size is None:
         raise OffloadError(
             f"{name} must be a size in whole bytes or text like '16GiB', got {value!r}"
-        ) from None
+        )
     if size < 0:
         raise OffloadError(f"{name} is {size} bytes; a size can't be negative")
     return size
@@ -48,6 +45,17 @@ def _of_text(text: str, name: str) -> int:
             f"{name}={text!r} has the unknown unit {unit!r}; the units are {', '.join(UNITS)}"
         )
     return int(Fraction(number) * _BY_LOWER[unit.lower() or "b"])
+
+
+def whole(value: object) -> int | None:
+    """A whole number of any type, numpy's too, as an int; None for anything else, and for bools,
+    which are no numbers."""
+    if isinstance(value, bool) or str(getattr(value, "dtype", "")) == "torch.bool":
+        return None
+    try:
+        return index(value)  # type: ignore[arg-type]
+    except TypeError:
+        return None
 
 
 def megabytes(size: float) -> str:

@@ -11,14 +11,14 @@ from collections.abc import Iterable
 import torch
 from torch import nn
 
-from runtime.choice import AnyPolicy, schedule_for
+from runtime.choice import AnyPolicy, planned
 from runtime.device import streams_of
 from runtime.hooks import OFF, RELOAD
-from runtime.offload import Offloaded, log, placed
-from runtime.select import Layers, require_values, select
+from runtime.log import log
+from runtime.offload import Offloaded, placed
+from runtime.select import Layers
 from schedule.errors import OffloadError
 from schedule.program import lower
-from schedule.ring import Ring
 from schedule.verifier import check
 
 
@@ -43,16 +43,16 @@ def offload_without_proof(
     """
     if output_may_be_wrong is not True:
         raise OffloadError("say output_may_be_wrong=True, or use runtime.offload")
-    selection = select(
+    selection, schedule = planned(
         model,
         layers,
+        slots=slots,
+        policy=policy,
         group_size=group_size,
         num_in_group=num_in_group,
         keep=keep,
         parameters=parameters,
     )
-    require_values(selection)
-    schedule = schedule_for(policy, Ring(len(selection.modules), slots))
     safe = check(schedule).safe
     log.warning(
         "offloading by policy %s, %s, guard %s: the output may be wrong",

@@ -250,13 +250,13 @@ def containing(make: Callable[[], nn.Module]) -> Callable[[], Made]:
 
 
 MODELS: dict[str, tuple[Callable[[], Made], str]] = {
-    "an empty list": (lambda: ([], {}), "no module to offload: the list of layers is empty"),
+    "an empty list": (lambda: ([], {}), "no module to offload: the list of modules is empty"),
     "empty layers": (chosen(lambda _: []), "no module to offload: the list of layers is empty"),
-    "an empty ModuleList": (lambda: (nn.ModuleList(), {}), "the list of layers is empty"),
+    "an empty ModuleList": (lambda: (nn.ModuleList(), {}), "the list of modules is empty"),
     "None": (lambda: (None, {}), "model is a NoneType; give an nn.Module or a list"),
     "a number": (lambda: (5, {}), "model is a int; give an nn.Module or a list"),
     "a name": (lambda: ("layers", {}), "model is a str; give an nn.Module or a list"),
-    "a list of names": (lambda: (["a"], {}), r"layers\[0\] is a str, not an nn\.Module"),
+    "a list of names": (lambda: (["a"], {}), r"modules\[0\] is a str, not an nn\.Module"),
     "names as layers": (
         chosen(lambda m: [m.layers[0], "layer.1"]),
         r"layers='layer\.1' matches no module of Stack .*; did you mean 'layers\.1'",
@@ -438,7 +438,7 @@ def test_offloading_twice() -> None:
 def test_the_one_already_offloaded_is_named() -> None:
     layers = list(stack(3).layers)
     with runtime.offload(layers[2:], slots=1):
-        with pytest.raises(OffloadError, match=r"^layers\[2\]\.up\.weight is offloaded already"):
+        with pytest.raises(OffloadError, match=r"^modules\[2\]\.up\.weight is offloaded already"):
             runtime.offload(layers, slots=1)
         assert sum(map(hook_count, layers[:2])) == 0
 

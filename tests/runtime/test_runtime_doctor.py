@@ -103,9 +103,12 @@ def test_a_folder_is_measured_whole_and_offloaded(folder: str, capsys: Output) -
     assert found["ratios"]["decode"] == times[0] / times[1]
 
 
+OPTIONS = dict.fromkeys(bench.OPTIONS) | {"slots": 2, "pin": False}
+
+
 def of(plain: bench.Walk | None, ours: bench.Walk) -> bench.Bench:
     with torch.no_grad():
-        measured = bench.measure(demo.random_qwen3(layers=4), 2, None, 1, CPU)
+        measured = bench.measure(demo.random_qwen3(layers=4), 1, CPU, OPTIONS)
     report = dataclasses.replace(
         measured.report, bytes_whole=10**7, bytes_slots=3 * 10**6, bytes_rest=10**6
     )
@@ -142,6 +145,33 @@ def test_a_model_that_does_not_fit_is_compared_with_nothing(
     assert found.as_dict()["ratios"] is None
 
 
+def test_its_options_are_those_of_offload(
+    folder: str, monkeypatch: pytest.MonkeyPatch, capsys: Output
+) -> None:
+    given: dict[str, Any] = {}
+    plain = bench.offload
+
+    def offload(model: Any, **options: Any) -> Any:
+        given.update(options)
+        return plain(model, **options)
+
+    monkeypatch.setattr(bench, "offload", offload)
+    words = "--group-size 2 --keep model.layers.1 --keep *.3 --slots 1 --pin 1MiB --chunk 64KiB"
+    assert main(["bench", folder, "--tokens", "2", "--device", "cpu", *words.split()]) == 0
+    assert given == {
+        "slots": 1,
+        "policy": None,
+        "group_size": 2,
+        "keep": ["model.layers.1", "*.3"],
+        "pin": "1MiB",
+        "chunk": "64KiB",
+        "device": CPU,
+    }
+    assert "single_buffer, 1 modules over 1 slots" in capsys.readouterr().out
+    assert main(["bench", folder, "--tokens", "1", "--device", "cpu"]) == 0
+    assert given == dict.fromkeys(bench.OPTIONS) | {"slots": 2, "pin": True, "device": CPU}
+
+
 def test_tokens_that_differ_are_exit_code_1(
     folder: str, monkeypatch: pytest.MonkeyPatch, capsys: Output
 ) -> None:
@@ -163,11 +193,17 @@ def test_a_model_that_can_not_be_had(name: str, tmp_path: Path, capsys: Output) 
     ("arguments", "said"),
     [
         (["--slots", "0"], "slots must be at least 1, got 0"),
-        (["--policy", "nonsense"], "nonsense"),
+        (["--policy", "nonsense"], "no policy is called 'nonsense'"),
+        (["--policy", "modular", "--slots", "4"], "ownership: pass 0"),
+        (["--group-size", "9"], "group_size=9 with num_in_group=1 takes none of 6 layers"),
+        (["--keep", "nothing"], "keep='nothing' matches none of the 6 layers"),
+        (["--pin", "much"], "pin='much' is no size"),
+        (["--chunk", "1"], "chunk='1' is 1 bytes; give at least"),
     ],
 )
-def test_bad_sizes_and_policies(
-    folder: str, arguments: list[str], said: str, capsys: Output
+def test_what_is_wrong_is_said_before_the_plain_model_runs(
+    folder: str, arguments: list[str], said: str, capsys: Output, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(bench, "whole", lambda *_: pytest.fail("the plain model ran"))
     assert main(["bench", folder, "--tokens", "1", "--device", "cpu", *arguments]) == 2
     assert said in capsys.readouterr().err

@@ -198,6 +198,25 @@ def test_after_a_refusal_only_less_is_tried(
     assert f"this process may lock {PAGE} bytes (ulimit -l)" in record.message
 
 
+def test_the_bar_counts_what_is_locked(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The driver takes longer for it than the values took to be moved."""
+    shown: list[tuple[str, int, int, list[int]]] = []
+
+    def with_bar(items: list[int], sizes: list[int], what: str) -> Iterator[int]:
+        for item, size in zip(items, sizes, strict=True):
+            yield item
+            shown.append((what, item, size, list(driver.asked)))
+
+    monkeypatch.setattr("runtime.locked.with_bar", with_bar)
+    host = host_memory(layouts_of(1, 2, 3), policies.chain(Ring(3, 1)), streams(), 1 << 40)
+    assert shown == []
+    made(host)
+    assert shown == [
+        ("locking weights", module, (module + 1) * PAGE, [PAGE, 2 * PAGE, 3 * PAGE][: module + 1])
+        for module in range(3)
+    ]
+
+
 def test_the_limit_of_the_process_is_said_before(
     driver: Driver, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:

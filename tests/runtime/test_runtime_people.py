@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import logging
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -87,7 +88,9 @@ TEXTS = {
     plain: [
         "schedule   double_buffer, 3 modules over 4 slots, verified",
         "guard      on; 0 misses in 6 runs",
-        "device     cpu: 3.0 MB in slots, 2.0 MB beside them; -0.0 MB saved of 5.0 MB",
+        "device     cpu: 3.0 MB in slots, 2.0 MB beside them; nothing saved of 5.0 MB",
+        "saved      nothing: each of the 3 modules has a slot to itself; give fewer slots than "
+        "modules, or leave the model on the device",
         "beside     table.weight 2.0 MB",
         "host       0.0 MB locked, 3.0 MB pageable",
         "copies     3 to preload, then 0.0 a pass, 0 redundant; 3.0 MB in all",
@@ -245,6 +248,11 @@ def test_refresh_and_close_are_logged_with_the_totals(told: Any) -> None:
         "closed after 6 runs, 2.0 passes: 0 misses; 6 copies, 0 of them redundant, 0.0 MB in all",
     ]
     assert not logging.getLogger("ringproof.runtime").handlers
+
+
+def test_the_log_has_its_name_from_one_place() -> None:
+    files = Path(runtime.__file__).parent.glob("*.py")
+    assert [file.name for file in files if '"ringproof.runtime"' in file.read_text()] == ["log.py"]
 
 
 # ---- the bar

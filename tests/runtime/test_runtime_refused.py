@@ -198,7 +198,7 @@ def test_fsdp2() -> None:
     sharded = "is sharded by fully_shard (FSDP2), which gathers its weights by itself and can't be"
     fully_shard(model.layers[1], mesh=mesh)
     refused(model, re.escape(f"layers.1, a FSDPBlock, {sharded}"))
-    with pytest.raises(OffloadError, match=re.escape(f"layers[1], a FSDPBlock, {sharded}")):
+    with pytest.raises(OffloadError, match=re.escape(f"modules[1], a FSDPBlock, {sharded}")):
         runtime.offload(model.layers, slots=2)
     fully_shard(model, mesh=mesh)
     refused(model, re.escape(f"the model, a FSDPStack, {sharded}"))

@@ -197,7 +197,7 @@ FIRST_WORDS = (
 BAD: dict[str, tuple[dict[str, Any], str]] = {
     "a pattern": (
         {"layers": "layer.*"},
-        r"layers='layer\.\*' matches no module of Stack that has parameters; did you mean "
+        r"layers='layer\.\*' matches no module of Stack that has weights; did you mean "
         r"'layers\.\*'.*it has 'layers\.\*' \(12 x Block, 0\.0 MB\)$",
     ),
     "one pattern of several": ({"layers": ["head", "tail"]}, "layers='tail' matches no module"),

@@ -12,7 +12,7 @@ import runtime
 from runtime import Offloaded
 from runtime.interpreter import Interpreter
 from runtime.unverified import offload_without_proof
-from schedule import Refill, Ring, Schedule
+from schedule import OffloadError, Refill, Ring, Schedule
 from schedule.operations import COMPUTE, Issued, Operation, Wait, landed
 from schedule.program import Program, lower, lower_refills
 from tests.runtime.models import (
@@ -228,3 +228,15 @@ def test_an_unsafe_schedule_is_executed_as_it_is() -> None:
     ) as offloaded:
         wanted = list(lower(offloaded.schedule).period()) * 2
         assert traced(model, offloaded, 2) == wanted
+
+
+def test_after_close_there_is_nothing_to_trace() -> None:
+    with runtime.offload(stack(3), slots=2) as offloaded:
+        outputs(stack(3), batches(1))
+    with (
+        pytest.raises(OffloadError, match="is closed and issues nothing; trace it while it is"),
+        offloaded.trace(),
+    ):
+        pass
+    assert offloaded.report().modules == 3
+    assert offloaded.recorded_order() is None
