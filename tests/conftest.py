@@ -14,5 +14,9 @@ LONG = ("test_readme.py", "test_proofs_by_hand.py")
 """What takes long in one piece comes first: else one worker has it at the end, alone."""
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "unpoisoned: slots keep their bytes after a run")
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: item.path.name not in LONG)

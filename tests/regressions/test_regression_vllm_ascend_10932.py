@@ -58,17 +58,18 @@ def plain() -> nn.Module:
     return transformers.Qwen3ForCausalLM(config).eval()
 
 
-def ask(model: nn.Module) -> Answer:
+def ask(model: nn.Module, device: str = "cpu") -> Answer:
+    prompt = PROMPT.to(device)
     found = model.generate(
-        input_ids=PROMPT,
-        attention_mask=torch.ones_like(PROMPT),
+        input_ids=prompt,
+        attention_mask=torch.ones_like(prompt),
         max_new_tokens=TOKENS,
         do_sample=False,
         output_logits=True,
         return_dict_in_generate=True,
     )
     tokens = found.sequences[:, PROMPT.shape[1] :]
-    return Answer(tokens, torch.stack(found.logits, 1).log_softmax(-1))
+    return Answer(tokens.cpu(), torch.stack(found.logits, 1).cpu().log_softmax(-1))
 
 
 @cache

@@ -12,7 +12,6 @@ import torch
 from torch import nn
 from torch.utils.hooks import RemovableHandle
 
-from runtime import Offloaded
 from schedule import Ring, Schedule, policies
 from schedule.policy import NAMED
 from schedule.table import RUN, Moment, Refills
@@ -253,33 +252,3 @@ def as_bytes(tensor: torch.Tensor) -> bytes:
     """A tensor's elements as bytes, in order, for every dtype."""
     plain = torch.empty(tensor.shape, dtype=tensor.dtype).copy_(tensor.detach())
     return ctypes.string_at(plain.data_ptr(), plain.numel() * plain.element_size())
-
-
-# ---- poison
-
-
-def poison_released(layers: Iterable[nn.Module], box: list[Offloaded]) -> list[int]:
-    """Register hooks that overwrite a slot with 0xFF bytes (NaN) as soon as a module released
-    it, unless the next module that runs from it is the same. To be called before offloading:
-    forward hooks run in the order of registration, so these run before a refill. The result
-    collects the modules after which a slot was poisoned. Each module must run once a pass."""
-    poisoned: list[int] = []
-
-    def hook(index: int) -> Callable[..., None]:
-        passes = count()
-
-        def poison(*_: object) -> None:
-            offloaded = box[0]
-            schedule = offloaded.schedule
-            step = next(passes) % schedule.period * schedule.ring.modules + index
-            slot = schedule.slot_of[step]
-            if schedule.next_user(schedule.users(), slot, step + 1) != index:
-                offloaded.arena.slots[slot].fill_(0xFF)
-                poisoned.append(index)
-
-        return poison
-
-    assert not box
-    for index, layer in enumerate(layers):
-        layer.register_forward_hook(hook(index))
-    return poisoned

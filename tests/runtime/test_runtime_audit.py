@@ -4,21 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import random
-import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import torch
 
 import runtime
-from runtime.hooks import Hooks
-from runtime.unverified import offload_without_proof
-from schedule import ModuleNotResident, Ring, Schedule, policies
+from schedule import ModuleNotResident, Ring, Schedule
 from schedule.audit import Audited, audit
-from schedule.errors import ProgramError
-from schedule.operations import Issued, Wait, Write
-from schedule.order import order
+from schedule.operations import Write
 from schedule.program import lower
 from schedule.trace import Trace
 from schedule.tracefile import parse, read
@@ -275,183 +270,3 @@ def test_a_guard_that_raises_leaves_a_trace_that_fits() -> None:
             run(chain, 0)
         run(chain, 1)
     assert audited(trace).misses == 0
-
-
-# ---- what must not fit
-
-
-def unguarded(policy: str, ring: Ring, passes: int) -> Trace:
-    model = plain_stack(ring.modules)
-    with (
-        offload_without_proof(
-            model, slots=ring.slots, policy=policy, output_may_be_wrong=True
-        ) as offloaded,
-        offloaded.trace() as trace,
-    ):
-        outputs(model, batches(passes))
-    return trace
-
-
-def test_the_old_rule_is_unsafe_and_its_run_reads_the_wrong_weights() -> None:
-    found = audit(again(unguarded("modular", Ring(3, 2), 2)))
-    assert not found.fits
-    first, *rest = str(found).splitlines()
-    assert first == (
-        "modular, 3 modules, 2 slots, on cpu: 36 operations, 6 copies, 6 runs, "
-        "2 passes in order, 0 misses"
-    )
-    assert rest == [
-        *[f"unsafe schedule: {violation}" for violation in found.findings.violations],
-        "does not fit: line 12: [copy: copy module 0 into slot 0] (after module 1)",
-        "  ownership: slot 0 holds module 2, which its next run reads",
-        "  allowed there: no copy into slot 0 but of module 2",
-        "does not fit: line 14: [compute: wait for landed[0], the copy of module 2] "
-        "(module 2 begins)",
-        "  meaning: what it waits for is not the latest copy into the slot, or not that module's",
-        "  allowed there: a wait for the latest copy into the slot, recorded after it",
-        "does not fit: line 15: [compute: run module 2 from slot 0] (module 2 begins)",
-        "  identity: slot 0 holds module 0",
-        "  allowed there: a copy of module 2 into slot 0",
-    ]
-
-
-def test_the_rule_that_is_safe_at_this_size_fits_without_a_guard() -> None:
-    assert audited(unguarded("slot_local", Ring(3, 2), 2)).passes == 2
-
-
-def test_with_the_guard_its_runs_are_right_but_it_overwrites_what_is_needed() -> None:
-    model = plain_stack(3)
-    with (
-        offload_without_proof(
-            model, slots=2, policy="modular", output_may_be_wrong=True, guard=True
-        ) as offloaded,
-        offloaded.trace() as trace,
-    ):
-        outputs(model, batches(2))
-    found = audit(again(trace))
-    assert not found.fits
-    assert [misfit.property for misfit in found.misfits] == ["ownership"]
-    assert found.misses == offloaded.report().misses == 3
-
-
-def test_a_reload_that_never_comes_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("runtime.hooks.arrives", lambda _: ("run",))
-    model = plain_stack(3)
-    with runtime.offload(model, slots=1, policy="chain") as offloaded, offloaded.trace() as trace:
-        run(model, 2)
-    found = audit(again(trace))
-    assert [(misfit.property, misfit.at) for misfit in found.misfits] == [
-        ("meaning", 0),
-        ("identity", 1),
-    ]
-    assert found.misfits[1].why == "slot 0 holds module 0"
-
-
-def test_a_slot_that_is_not_given_back_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Hooks, "_resume", lambda *_: None)
-    model = hosts(3)
-    model.layers[0].inner = (model.layers[1],)
-    with runtime.offload(model, slots=1, policy="chain") as offloaded, offloaded.trace() as trace:
-        run(model, 0)
-    (misfit,) = audit(again(trace)).misfits
-    assert misfit.property == "program"
-    assert misfit.why == "module 0 is not running"
-    assert trace.issued[misfit.at].boundary == ("after", 0)
-
-
-def test_a_run_without_operations_is_no_pass() -> None:
-    model = plain_stack(3)
-    with runtime.offload(model, slots=2) as offloaded, offloaded.trace() as trace:
-        pass
-    for one in (trace, again(trace)):
-        with pytest.raises(ProgramError, match="line 2: the trace has no operations"):
-            audit(one)
-
-
-# ---- the runtime's own program
-
-
-def test_the_runtime_refuses_a_program_that_its_fences_do_not_order(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    def without_waits(listing: Iterable[Issued]) -> tuple[Issued, ...]:
-        return tuple(one for one in listing if not isinstance(one.operation, Wait))
-
-    asked = []
-
-    def unordered(listing: Iterable[Issued], streams: object) -> object:
-        asked.append(streams)
-        return order(without_waits(listing))
-
-    monkeypatch.setattr(sys.modules["runtime.choice"], "order", unordered)
-    model = plain_stack(3)
-    with pytest.raises(ProgramError, match=r"RAW: .*reads the slot while it may still be written"):
-        runtime.offload(model, slots=2, policy="chain")
-    assert len(asked) == 1
-    before = list(asked)
-    with offload_without_proof(model, slots=2, policy="chain", output_may_be_wrong=True):
-        assert asked == before
-
-
-def test_every_named_policy_is_here() -> None:
-    assert {schedule.policy for schedule in NAMED} == set(policies.NAMED)
-
-
-def test_of_two_runs_of_a_module_the_inner_one_was_abandoned() -> None:
-    """Module 0 runs module 1, which runs module 0: interrupted, and again. The outer run of
-    module 0 resumes."""
-    model = hosts(2)
-    first, second = model.layers
-    calls: list[int] = []
-
-    def in_first() -> None:
-        calls.append(0)
-        if len(calls) == 1:
-            second(batches(1)[0])
-        elif len(calls) == 2:
-            raise KeyboardInterrupt
-
-    def in_second() -> None:
-        with contextlib.suppress(KeyboardInterrupt):
-            first(batches(1)[0])
-        first(batches(1)[0])
-
-    handles = [before_run(first.down, in_first), before_run(second.down, in_second)]
-    with torch.no_grad(), runtime.offload(model, slots=1) as offloaded, offloaded.trace() as trace:
-        first(batches(1)[0])
-    for handle in handles:
-        handle.remove()
-    found = audit(again(trace))
-    assert found.fits, str(found)
-    assert (found.runs, found.abandoned) == (4, 1)
-
-
-def test_old_weights_are_seen() -> None:
-    """A module that writes into its weights runs from a slot that was filled before it did."""
-    model = hosts(2)
-    rotating = policies.rotating(Ring(2, 3))
-    handle = before_run(model.layers[0].down, lambda: model.layers[0].up.bias.add_(1))
-    with torch.no_grad(), runtime.offload(model, slots=3, policy=rotating) as offloaded:
-        with offloaded.trace() as trace:
-            outputs(model, batches(3))
-        handle.remove()
-        assert offloaded.report().misses > 0
-    assert audit(again(trace)).fits
-    trace.issued = [one for one in trace.issued if one.boundary.half != "reload"]
-    (misfit,) = audit(again(trace)).misfits
-    assert misfit.property == "identity"
-    assert misfit.why == "slot 2 holds module 0 as it was before the host wrote its block"
-
-
-def test_a_state_dict_during_a_run_issues_nothing() -> None:
-    """All that runs is alive: there is nothing to mend."""
-    model = hosts(3)
-    handle = before_run(model.layers[1].down, lambda: model.state_dict() and None)
-    with torch.no_grad(), runtime.offload(model, slots=2, policy="chain") as offloaded:
-        with offloaded.trace() as trace:
-            outputs(model, batches(2))
-        assert offloaded.report().misses == 0
-    handle.remove()
-    found = audit(again(trace))
-    assert found.fits, str(found)
-    assert not [one for one in trace.issued if one.boundary.half == "resume"]

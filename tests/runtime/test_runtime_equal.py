@@ -1,8 +1,8 @@
 """Outputs are bit for bit those of the plain model, and are not once the schedule is unsafe.
 
 On a CPU host block and slot are one memory, so equality alone proves little. Therefore every
-slot is overwritten with NaN as soon as it is released, the copies are counted, and each
-equality has a twin that must fail.
+slot is poisoned as soon as nobody may read it, the copies are counted, and each equality has a
+twin that must fail.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import pytest
 import torch
 
 import runtime
-from runtime import Offloaded
+from runtime import Offloaded, Report
 from runtime.unverified import offload_without_proof
 from schedule import Ring, Schedule, check, policies
 from schedule.properties import IDENTITY
@@ -28,11 +28,10 @@ from tests.runtime.models import (
     moments_of,
     named_schedules,
     outputs,
-    poison_released,
     same,
-    shares_slots,
     stack,
 )
+from tests.runtime.poison import Poisoned
 
 PASSES = 3
 MODULES, SLOTS = range(1, 9), range(1, 10)
@@ -57,23 +56,26 @@ def unproved(model: Stack, schedule: Schedule) -> Offloaded:
 
 
 @pytest.mark.parametrize("modules", MODULES)
-def test_every_safe_policy_gives_the_outputs_of_the_plain_model(modules: int) -> None:
+def test_every_safe_policy_gives_the_outputs_of_the_plain_model(
+    poisoned: Poisoned, modules: int
+) -> None:
     plain = stack(modules, uneven=True)
     inputs = batches(PASSES)
     wanted = outputs(copy.deepcopy(plain), inputs)
     for slots in SLOTS:
         for schedule in named_schedules(Ring(modules, slots)):
-            assert_right(copy.deepcopy(plain), schedule, inputs, wanted)
+            report = assert_right(copy.deepcopy(plain), schedule, inputs, wanted)
+            assert poisoned.copies == report.preloaded + report.copies
+            assert poisoned.released == refilled_at_once(schedule)
+            poisoned.copies = 0
+            poisoned.released.clear()
 
 
 def assert_right(
     model: Stack, schedule: Schedule, inputs: list[torch.Tensor], wanted: list[torch.Tensor]
-) -> None:
+) -> Report:
     ring, sizes = schedule.ring, block_bytes(model)
-    box: list[Offloaded] = []
-    poisoned = poison_released(model.layers, box)
     with runtime.offload(model, slots=ring.slots, policy=schedule, on_miss="raise") as offloaded:
-        box.append(offloaded)
         assert same(outputs(model, inputs), wanted), schedule
         report = offloaded.report()
     refills = [m for m in moments_of(schedule, PASSES) if m.half != RUN]
@@ -83,12 +85,24 @@ def assert_right(
         assert report.copies == PASSES * schedule.copies
     assert report.bytes_copied == sum(sizes[refill.module] for refill in refills)
     assert (report.runs, report.misses) == (PASSES * ring.modules, 0)
-    assert bool(poisoned) == shares_slots(schedule)
     if ring.slots < ring.modules:
-        assert poisoned
         assert report.copies > 0
         if schedule.period == 1:
             assert report.bytes_slots < sum(sizes)
+    return report
+
+
+def refilled_at_once(schedule: Schedule) -> list[int]:
+    """The modules behind whose runs another one is copied into their slot, as they run."""
+    positions = [step % len(schedule.slot_of) for step in range(PASSES * schedule.ring.modules)]
+    return [
+        at % schedule.ring.modules
+        for at in positions
+        if any(
+            slot == schedule.slot_of[at] and module != at % schedule.ring.modules
+            for slot, module in schedule.after[at]
+        )
+    ]
 
 
 def test_the_same_model_can_be_offloaded_again_and_again() -> None:
@@ -126,10 +140,7 @@ def test_without_any_one_refill_the_outputs_are_wrong(policy: policies.Policy) -
         for slots in range(policy.least_slots, 7):
             for schedule in lacking(policy(Ring(modules, slots))):
                 model = copy.deepcopy(plain)
-                box: list[Offloaded] = []
-                poison_released(model.layers, box)
                 with unproved(model, schedule) as offloaded:
-                    box.append(offloaded)
                     for slot in offloaded.arena.slots:  # what no refill wrote is not there by luck
                         if slot.data_ptr() not in preloaded(offloaded):
                             slot.fill_(0xFF)
@@ -144,10 +155,10 @@ def preloaded(offloaded: Offloaded) -> set[int]:
 # ---- the old rule
 
 
-@pytest.mark.parametrize("poisoned", [False, True])
+@pytest.mark.parametrize("poison", [pytest.param(False, marks=pytest.mark.unpoisoned), True])
 @pytest.mark.parametrize("modules", MODULES)
 def test_the_old_rule_is_wrong_exactly_where_the_check_says_so(
-    modules: int, poisoned: bool
+    poisoned: Poisoned, modules: int, poison: bool
 ) -> None:
     plain = stack(modules)
     inputs = batches(PASSES)
@@ -155,16 +166,13 @@ def test_the_old_rule_is_wrong_exactly_where_the_check_says_so(
     wrong = []
     for slots in SLOTS:
         model = copy.deepcopy(plain)
-        box: list[Offloaded] = []
-        if poisoned:
-            poison_released(model.layers, box)
         with unproved(model, policies.modular(Ring(modules, slots))) as offloaded:
-            box.append(offloaded)
             if not same(outputs(model, inputs), wanted):
                 wrong.append(slots)
             assert offloaded.report().verified == (not fails(Ring(modules, slots)))
     assert wrong == [k for k in SLOTS if not check(policies.modular(Ring(modules, k))).safe]
     assert wrong == [k for k in SLOTS if fails(Ring(modules, k))]
+    assert bool(poisoned.copies) == poison
 
 
 def watch(model: Stack) -> list[tuple[torch.Tensor, torch.Tensor]]:
@@ -208,11 +216,8 @@ def test_the_guard_makes_the_old_rule_right_by_reloading() -> None:
     for modules, slots in ((3, 2), (5, 3), (8, 3)):
         model, inputs = stack(modules), batches(PASSES)
         wanted = outputs(copy.deepcopy(model), inputs)
-        box: list[Offloaded] = []
-        poison_released(model.layers, box)
         with offload_without_proof(
             model, slots=slots, policy="modular", output_may_be_wrong=True, guard=True
         ) as offloaded:
-            box.append(offloaded)
             assert same(outputs(model, inputs), wanted)
             assert offloaded.report().misses > 0

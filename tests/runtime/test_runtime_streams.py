@@ -5,19 +5,16 @@ what they are told. What reaches them is the program, operation for operation.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
 import torch
 
-from runtime import Offloaded, device, offload
-from runtime.device import AcceleratorStreams, InlineStreams, streams_of
-from runtime.hooks import RAISE, RELOAD
-from runtime.offload import placed
-from runtime.select import select
+from runtime import Offloaded
+from runtime.device import AcceleratorStreams
+from runtime.hooks import RELOAD
 from runtime.sets import DeviceSet
-from schedule import OffloadError, Refill, Ring, Schedule, policies
+from schedule import Refill, Ring, Schedule, policies
 from schedule.audit import audit
 from schedule.operations import (
     COMPUTE,
@@ -35,126 +32,18 @@ from schedule.operations import (
 )
 from schedule.program import lower
 from schedule.table import Boundary
-from tests.runtime.models import (
-    WIDTH,
-    Stack,
-    batches,
-    before_run,
-    named_schedules,
-    outputs,
-    same,
-    stack,
-)
-
-Note = tuple[object, ...]
-CPU = torch.device("cpu")
-
-
-@dataclass
-class Machine:
-    """What the fakes were told, and how many of them were made."""
-
-    told: list[Note] = field(default_factory=list)
-    streams: list[FakeStream] = field(default_factory=list)
-    events: list[FakeEvent] = field(default_factory=list)
-    within: list[FakeStream] = field(default_factory=list)
-    current: FakeStream | None = None
-
-
-class FakeStream:
-    def __init__(self, machine: Machine, name: str) -> None:
-        self.machine, self.name = machine, name
-        machine.streams.append(self)
-
-    def record_event(self, event: FakeEvent) -> FakeEvent:
-        self.machine.told.append(("record", self.name, event.number))
-        return event
-
-    def wait_event(self, event: FakeEvent) -> None:
-        self.machine.told.append(("wait", self.name, event.number))
-
-    def wait_stream(self, other: FakeStream) -> None:
-        self.machine.told.append(("wait for", self.name, other.name))
-
-    def synchronize(self) -> None:
-        self.machine.told.append(("synchronize", self.name))
-
-    def __enter__(self) -> None:
-        self.machine.within.append(self)
-
-    def __exit__(self, *_: object) -> None:
-        self.machine.within.pop()
-
-
-class FakeEvent:
-    def __init__(self, machine: Machine) -> None:
-        self.machine, self.number = machine, len(machine.events)
-        machine.events.append(self)
-
-    def synchronize(self) -> None:
-        self.machine.told.append(("wait", HOST, self.number))
-
-
-@pytest.fixture
-def machine(monkeypatch: pytest.MonkeyPatch) -> Iterator[Machine]:
-    made = Machine()
-    made.current = FakeStream(made, COMPUTE)
-
-    def stream(device: torch.device) -> FakeStream:
-        assert device == CPU
-        return FakeStream(made, COPY)
-
-    def event(device: torch.device) -> FakeEvent:
-        assert device == CPU
-        return FakeEvent(made)
-
-    def current(device: torch.device) -> FakeStream:
-        assert device == CPU
-        return made.current
-
-    def copy(pieces: device.Pieces) -> None:
-        ((target, source),) = pieces
-        made.told.append(("copy", made.within[-1].name, target.data_ptr(), source.data_ptr()))
-        plain_copy(pieces)
-
-    plain_copy = device._copy
-    monkeypatch.setattr(torch, "Stream", stream)
-    monkeypatch.setattr(torch, "Event", event)
-    monkeypatch.setattr(torch.accelerator, "current_stream", current)
-    monkeypatch.setattr(device, "_copy", copy)
-    monkeypatch.setattr(AcceleratorStreams, "locks", False)
-    yield made
-    assert made.within == []
-
-
-def accelerated(model: Stack, schedule: Schedule, on_miss: str = RAISE) -> Offloaded:
-    placement = placed(select(model, None), schedule, AcceleratorStreams(CPU))
-    return Offloaded(placement, lower(schedule), on_miss, True)
-
-
-def translated(operations: Any, offloaded: Offloaded, numbers: dict[object, int]) -> list[Note]:
-    """What the operations should tell the fakes; an event's number is its first appearance."""
-    arena, found = offloaded.arena, []
-    for operation in operations:
-        match operation:
-            case Record(stream, event):
-                found.append(("record", stream, numbers.setdefault(event, len(numbers))))
-            case Wait(stream, event):
-                found.append(("wait", stream, numbers.setdefault(event, len(numbers))))
-            case Copy(stream, slot, module):
-                slot_, block = (
-                    arena.slots[slot].data_ptr(),
-                    arena.blocks[module][0].bytes.data_ptr(),
-                )
-                found.append(("copy", stream, slot_, block))
-            case Run() | Write():
-                pass  # the module itself; the host itself
-    return found
-
+from tests.runtime.machine import CPU, FakeStream, Machine, accelerated, faked, translated
+from tests.runtime.models import WIDTH, batches, before_run, named_schedules, outputs, same, stack
 
 DRAINED = Event("drained", 0)
 SIZES = [(1, 1), (3, 1), (3, 2), (5, 3), (4, 4), (3, 5)]
 SCHEDULES = [schedule for size in SIZES for schedule in named_schedules(Ring(*size))]
+
+
+@pytest.fixture
+def machine(monkeypatch: pytest.MonkeyPatch) -> Iterator[Machine]:
+    with faked(monkeypatch) as made:
+        yield made
 
 
 def event_numbers(machine: Machine, offloaded: Offloaded) -> dict[object, int]:
@@ -332,60 +221,6 @@ def test_refills_of_one_slot_record_the_same_event_again(machine: Machine) -> No
         ("record", COPY, 0),
         ("record", COPY, 1),
     ]
-
-
-# ---- which streams a device gets
-
-
-def test_on_a_plain_cpu_everything_is_inline(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch.accelerator, "current_accelerator", lambda *_: None)
-    for asked in (None, "cpu", CPU):
-        streams = streams_of(asked)
-        assert isinstance(streams, InlineStreams)
-        assert streams.device == CPU
-
-
-def accelerator(monkeypatch: pytest.MonkeyPatch) -> None:
-    """This process has a CUDA device, of which number 3 is current."""
-    monkeypatch.setattr(torch.accelerator, "current_accelerator", lambda *_: torch.device("cuda"))
-    monkeypatch.setattr(torch.accelerator, "current_device_index", lambda: 3)
-    monkeypatch.setattr(torch, "Stream", lambda device: f"a stream of {device}")
-
-
-@pytest.mark.parametrize(
-    ("asked", "index"),
-    [
-        (None, 3),
-        ("cuda", 3),
-        ("cuda:1", 1),
-        (torch.device("cuda", 0), 0),
-        (torch.device("cuda"), 3),
-    ],
-)
-def test_the_current_accelerator_is_the_default(
-    asked: Any, index: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    accelerator(monkeypatch)
-    streams = streams_of(asked)
-    assert isinstance(streams, AcceleratorStreams)
-    assert streams.device == torch.device("cuda", index)
-    assert streams._stream(COPY)() == f"a stream of cuda:{index}"
-
-
-def test_a_cpu_may_be_asked_for_beside_an_accelerator(monkeypatch: pytest.MonkeyPatch) -> None:
-    accelerator(monkeypatch)
-    assert isinstance(streams_of("cpu"), InlineStreams)
-    model = stack(3)
-    with offload(model, slots=2, device="cpu"):
-        assert same(outputs(model, batches(1)), outputs(stack(3), batches(1)))
-
-
-def test_another_accelerator_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    accelerator(monkeypatch)
-    with pytest.raises(
-        OffloadError, match=r"device xpu was asked for, but .* accelerator is cuda;"
-    ):
-        streams_of("xpu")
 
 
 def test_a_refill_outside_of_the_schedule_is_bound_for_every_module(machine: Machine) -> None:

@@ -13,15 +13,11 @@ from torch import nn
 
 import runtime
 from runtime.arena import Arena
-from schedule import OffloadError, Refill, Ring, Schedule
+from schedule import OffloadError, Ring, Schedule
 from tests.runtime.models import (
     LOADS_EVERY_PASS,
-    WIDTH,
     Stack,
-    after_run,
-    assert_same_values,
     batches,
-    before_run,
     misses,
     named_schedules,
     outputs,
@@ -233,137 +229,6 @@ def updated_once(update: Update, modules: int) -> list[torch.Tensor]:
     plain = stack(modules)
     update(plain, 1)
     return outputs(plain, batches(1))
-
-
-class Interrupted(nn.Linear):
-    """Raises KeyboardInterrupt once, if asked to."""
-
-    armed = False
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        if self.armed:
-            self.armed = False
-            raise KeyboardInterrupt
-        return super().forward(x)
-
-
-def test_an_update_after_a_keyboard_interrupt_is_not_lost() -> None:
-    """The interrupted module still shows its slot, until the next hook."""
-    for slots in (1, 2, 3):
-        for index in range(3):
-            torch.manual_seed(0)
-            model = nn.Sequential(*(Interrupted(WIDTH, WIDTH) for _ in range(3)))
-            with torch.no_grad(), runtime.offload(model, slots=slots):
-                model[index].armed = True
-                with pytest.raises(KeyboardInterrupt):
-                    model(batches(1)[0])
-                zeros = {name: torch.zeros_like(p) for name, p in model.named_parameters()}
-                model.load_state_dict(zeros)
-                assert not model(batches(1)[0]).any()
-                assert not any(p.any() for p in model.parameters())
-            assert not any(p.any() for p in model.parameters())
-
-
-def reloading() -> Schedule:
-    """Two modules, one slot, into which every pass loads module 0 when it is entered."""
-    return Schedule(
-        ring=Ring(2, 1),
-        policy="restart",
-        slot_of=(0, 0),
-        preload=(Refill(0, 0),),
-        enter=((Refill(0, 0),),),
-        before=((), (Refill(0, 1),)),
-        after=((), ()),
-        leave=((),),
-    )
-
-
-# Mended: the hook on enter refills the slot before the interrupted module is unbound.
-def test_after_a_keyboard_interrupt_the_first_hook_already_mends() -> None:
-    """state_dict as seen by the first layer of the model, which is not offloaded."""
-    model = Stack([Interrupted(WIDTH, WIDTH) for _ in range(2)])
-    before = picture(model).values
-    with runtime.offload(model, slots=1, policy=reloading()):
-        model.layers[1].armed = True
-        with pytest.raises(KeyboardInterrupt):
-            outputs(model, batches(1))
-        seen: list[dict[str, torch.Tensor]] = []
-        after_run(model.embed, lambda: seen.append(picture(model).values))
-        outputs(model, batches(1))
-        assert_same_values(seen[0], before)
-
-
-# Mended: the same, and then module 1's master for good has module 0's weights, in silence.
-def test_an_update_after_a_keyboard_interrupt_does_not_spoil_the_master() -> None:
-    model = Stack([Interrupted(WIDTH, WIDTH) for _ in range(2)])
-    with torch.no_grad(), runtime.offload(model, slots=1, policy=reloading()):
-        model.layers[1].armed = True
-        with pytest.raises(KeyboardInterrupt):
-            outputs(model, batches(1))
-        model.layers[1].weight.fill_(3)
-        model(batches(1)[0])
-    assert (model.layers[1].weight == 3).all()
-    assert not torch.equal(model.layers[1].bias, model.layers[0].bias)
-
-
-# ---- modules that write into their own weights
-
-
-class Counting(nn.Linear):
-    """Adds one to its weights in each of its runs, and then may call something."""
-
-    inner: tuple[Callable[[torch.Tensor], torch.Tensor], ...] = ()
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        self.weight += 1
-        inner, self.inner = self.inner, ()
-        for visit in inner:
-            x = x + visit(x)
-        return torch.tanh(super().forward(x))
-
-
-def counting() -> Stack:
-    torch.manual_seed(0)
-    return Stack([Counting(WIDTH, WIDTH) for _ in range(4)]).eval()
-
-
-def test_what_a_module_writes_into_its_weights_is_kept() -> None:
-    for schedule in SCHEDULES:
-        if schedule.ring.modules == 4:
-            model, plain = counting(), counting()
-            with runtime.offload(model, slots=schedule.ring.slots, policy=schedule) as offloaded:
-                for _ in range(3):
-                    assert same(outputs(model, batches(1)), outputs(plain, batches(1))), schedule
-                    assert_same_values(model.state_dict(), plain.state_dict())
-                copied = {refill.module for refills in schedule.after for refill in refills}
-                kept = 0 if schedule.policy in LOADS_EVERY_PASS else 4 - len(copied)
-                assert offloaded.report().misses >= 2 * kept  # their copies are old then
-            assert_same_values(model.state_dict(), plain.state_dict())
-
-
-def test_a_module_that_writes_once_is_copied_again_once() -> None:
-    model = stack(3)
-    with torch.no_grad(), runtime.offload(model, slots=3) as offloaded:
-        handle = before_run(model.layers[1].down, lambda: model.layers[1].up.bias.add_(1))
-        outputs(model, batches(1))
-        handle.remove()
-        assert offloaded.report().misses == 0
-        outputs(model, batches(3))
-        assert offloaded.report().misses == 1
-
-
-# Mended: the inner module's reload overwrote what the outer one wrote, before it was kept.
-def test_what_a_module_writes_before_another_one_runs_inside_it_is_kept() -> None:
-    def nested(model: Stack) -> list[torch.Tensor]:
-        model.layers[0].inner = (model.layers[1],)
-        return outputs(model, batches(2))
-
-    for schedule in SCHEDULES:
-        if schedule.ring.modules == 4:
-            model, plain = counting(), counting()
-            with runtime.offload(model, slots=schedule.ring.slots, policy=schedule):
-                assert same(nested(model), nested(plain)), schedule
-            assert_same_values(model.state_dict(), plain.state_dict())
 
 
 def test_schedules_of_this_file_keep_modules_resident() -> None:

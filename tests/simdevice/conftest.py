@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import pytest
 import torch
 
+from tests.runtime.poison import poisoned  # noqa: F401, a fixture
 from tests.simdevice.device import NoCompiler, SimDevice, start
 
 torch.set_num_threads(1)  # how work is split changes the rounding

@@ -141,6 +141,7 @@ def test_where_locking_fails_the_rest_is_pageable(sim: SimDevice, part: float) -
     assert torch.equal(model(x), expected)
 
 
+@pytest.mark.unpoisoned  # poison would be the next kernel
 def test_the_error_of_a_failed_registration_would_be_anothers(sim: SimDevice) -> None:
     """Twin: with the driver's last error left where it is, the user's kernel raises it."""
     device, others = full(1), locked(sim)

@@ -16,7 +16,8 @@ import runtime
 from runtime import unverified
 from runtime.layout import ALIGNMENT, LARGE_BUFFER
 from schedule.errors import OffloadError
-from tests.runtime.models import WIDTH, Stack, as_bytes, outputs, poison_released
+from tests.runtime.models import WIDTH, Stack, as_bytes, outputs
+from tests.runtime.poison import Poisoned
 from tests.runtime.weights import Counting, Quantised, Scaled, Tables, inner_tensors, made
 from tests.simdevice.ahead import INPUTS, allocated, on_device, seeds
 from tests.simdevice.device import SimDevice
@@ -71,17 +72,20 @@ def test_under_every_seed_they_are_right(
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_with_slots_poisoned_on_release_they_are_right(
-    sim: SimDevice, here: list[torch.Tensor], kind: type[nn.Module]
+    sim: SimDevice, here: list[torch.Tensor], kind: type[nn.Module], poisoned: Poisoned
 ) -> None:
-    model, box = made(kind), []
-    wanted, poisoned = outputs(model, INPUTS), poison_released(model.layers, box)
+    """The rule for every test here: 0xFF behind a run, and before each copy."""
+    model = made(kind)
+    wanted = outputs(model, INPUTS)
     with runtime.offload(model, slots=2, policy="chain", device=DEVICE) as offloaded:
-        box.append(offloaded)
         for seed, adversary in seeds():
             with sim.steps(seed, adversary):
                 given = outputs(model, here)
             assert same(given, wanted), (seed, adversary)
-        assert poisoned
+        report = offloaded.report()
+    assert poisoned.copies == report.preloaded + report.copies
+    runs = [at for at, after in enumerate(offloaded.schedule.after) if after]
+    assert poisoned.released == report.runs // len(model.layers) * runs
 
 
 @pytest.mark.parametrize("kind", KINDS)
