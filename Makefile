@@ -3,7 +3,7 @@
 # make lint: the checks of style, types and arrows. make setup: what all of these need, at once.
 
 PYTHON ?= python3
-PIP = .venv/bin/pip install --quiet --disable-pip-version-check -c constraints/cpu.txt
+PIP = .venv/bin/pip install --quiet --disable-pip-version-check -c constraints/cpu.txt $(PIP_ARGS)
 
 .PHONY: demo test prove lint setup clean
 
