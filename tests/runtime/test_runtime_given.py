@@ -138,7 +138,9 @@ def test_of_a_model_it_is_still_its_layers() -> None:
 # ---- certificates
 
 
-@pytest.mark.parametrize("given", [5, 1.5, True, [1], b"x", object()], ids=lambda given: type(given).__name__)
+@pytest.mark.parametrize(
+    "given", [5, 1.5, True, [1], b"x", object()], ids=lambda given: type(given).__name__
+)
 def test_a_certificate_of_another_type(given: Any) -> None:
     assert error_of(stack(3), certificate=given) == (
         f"certificate is a {type(given).__name__}; give a certificate's file, or its data, a dict"

@@ -27,7 +27,7 @@ def sessions(root: Path) -> list[str]:
     done = subprocess.run(
         [sys.executable, "-c", SESSIONS],
         cwd=root,
-        env={**known, "CXX": str(root / "no-such-compiler")},
+        env={**known, "CXX": str(root / "no-such-compiler"), "PYTHONPATH": str(ROOT)},
         capture_output=True,
         text=True,
         check=True,

@@ -96,6 +96,7 @@ def test_slots_are_on_the_first_devices_alone(sim: SimDevice) -> None:
     assert [str(place) for place in places] == [DEVICE, "cpu", OTHER, OTHER]
 
 
+@pytest.mark.unpoisoned  # poison is a kernel
 def test_weights_are_converted_on_each_copy(sim: SimDevice) -> None:
     """vllm-ascend #13950, #15415: the host's copy was in another layout than the kernels', and each
     refill converted it, which no capture can record. A refill is one copy of bytes: no kernel, no
