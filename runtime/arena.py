@@ -130,7 +130,6 @@ class Arena:
                 self.refuse_changed(weights.module)
             weights.follow_attributes()
         if weights.held is None:
-            self.refuse_moved(weights)
             weights.held = weights.references()
         for table, name, host, device in weights.rows:
             shown = table.get(name)

@@ -41,7 +41,7 @@ class Around:
         self._wait, self._adopt = wait, adopt
         self._handles: list[Any] = []
         self._watches: list[Callable[[], object]] = []
-        self._shadowed: list[tuple[nn.Module, str]] = []
+        self._shadowed: list[tuple[nn.Module, dict[str, Any], tuple[str, ...]]] = []
         self._loading: nn.Module | None = None
 
     def register(self) -> None:
@@ -72,8 +72,10 @@ class Around:
             handle.remove()
         for stop in self._watches:
             stop()
-        for module, name in self._shadowed:
-            vars(module).pop(name, None)
+        for module, before, names in self._shadowed:
+            for name in names:
+                vars(module).pop(name, None)
+            vars(module).update(before)
         self._handles.clear()
         self._watches.clear()
         self._shadowed.clear()
@@ -89,8 +91,9 @@ class Around:
 
     def _shadow(self, module: nn.Module, methods: Mapping[str, Callable[..., object]]) -> None:
         """Let these stand for the module's own methods."""
-        vars(module).update(methods)
-        self._shadowed += [(module, name) for name in methods]
+        own = vars(module)
+        self._shadowed.append((module, {n: own[n] for n in methods if n in own}, tuple(methods)))
+        own.update(methods)
 
     def _merges(self, index: int, part: nn.Module) -> None:
         """An adapter's own methods write into the weight beside it through ``.data`` (peft's do),
@@ -106,12 +109,13 @@ class Around:
                 )
             self._wait()
             try:
-                return getattr(type(part), name)(part, *arguments, **options)
+                return methods[name](*arguments, **options)
             finally:
+                self._adopt(index)  # some give the weight other bytes, or replace it
                 self._hooks.interpreter.forget()
 
-        names = [name for name in ("merge", "unmerge") if hasattr(part, name)]
-        self._shadow(part, {name: partial(written, name) for name in names})
+        methods = {one: getattr(part, one) for one in ("merge", "unmerge") if hasattr(part, one)}
+        self._shadow(part, {name: partial(written, name) for name in methods})
 
     def _loads(self, module: nn.Module, index: int | None) -> None:
         """Before it is loaded, copies that still read what is there have landed; what it replaced

@@ -22,8 +22,9 @@ from torch import nn
 from runtime.annotate import Spans
 from runtime.calls import Call, alive, name_of_thread
 from runtime.interpreter import Interpreter, Step
+from runtime.kept import check_kept, raised
 from runtime.misses import MissLog, not_resident
-from runtime.outputs import check_kept, check_output
+from runtime.outputs import check_output
 from runtime.recorder import Recorder
 from runtime.select import Selection
 from schedule.errors import OffloadError
@@ -53,6 +54,7 @@ class Hooks:
         self._thread = get_ident()
         self.lock = RLock()  # not Lock: a signal's handler may ask for a state dict
         self._handles: list[Any] = []
+        self._cut: set[int] = set()  # modules of which a run was cut short
         self._removed = False
         self._spans = Spans(len(selection.modules))
         self._misses = MissLog(selection.names)
@@ -149,6 +151,8 @@ class Hooks:
     def _begin(self, step: Step, before: int) -> None:
         """The module gets its weights, or is refused. before: the one that arrived before it."""
         interpreter = self.interpreter
+        if step.module in self._cut and not self.is_running(step.module):
+            self._check_cut(step.module)
         interpreter.issue(step.halves[BEFORE])
         resident = self._resident(step, before)
         if not resident and self.on_miss == RAISE:
@@ -166,6 +170,13 @@ class Hooks:
         if self.recorder.order is None:
             self.recorder.arrive(step.module)
 
+    def _check_cut(self, module: int) -> None:
+        """A run of the module was cut short, and nobody looked whether it kept its weights."""
+        for weights in self.interpreter.arena.sets.values():
+            if weights.module == module:
+                check_kept(self.selection.modules[module], weights, self.interpreter)
+        self._cut.discard(module)
+
     def _depart(self, index: int, _: nn.Module, __: Any, output: Any) -> None:
         """A module ran, or raised."""
         with self.lock:
@@ -173,7 +184,7 @@ class Hooks:
                 return  # it never arrived: it was refused, or close() came during this call
             ended = self._ended()
             while ended.module != index:  # runs above it ended without their hook
-                ended.weights.held = None
+                self._cut.add(ended.module)
                 ended = self._ended()
             spans = self._spans.wanted()
             if spans:
@@ -185,12 +196,12 @@ class Hooks:
                 self._resume()
             if spans:
                 self._spans.depart(index, len(self._running))
-            if output is None and sys.exc_info()[0] is not None:
-                ended.weights.held = None  # it raised: the frames, which may be kept, hold views
+            module = self.selection.modules[index]
+            if output is None and raised(module):
+                self._cut.add(index)
                 return
             check_output(output, self.selection.names[index])
             if not self._running or all(step is not ended for step, _ in self._running):
-                module = self.selection.modules[index]
                 check_kept(module, ended.weights, self.interpreter, output)
 
     def _ended(self) -> Step:
@@ -260,9 +271,7 @@ class Hooks:
         # they show their host masters, since their slots may be refilled.
         self._show_hosts()
         still = {id(step) for step, _ in alive}
-        for step, _ in self._running:
-            if id(step) not in still:
-                step.weights.held = None  # a traceback may keep its frames, which hold views
+        self._cut.update(step.module for step, _ in self._running if id(step) not in still)
         self._running = alive
         return True
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import mmap
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence, Set
 from contextlib import suppress
 
 import torch
@@ -83,6 +83,10 @@ class HostMemory:
     def bytes_locked(self) -> int:
         """Page-locked bytes, from ``lock`` on."""
         return sum(size for size, _ in self._locked.values())
+
+    def locked_beside(self, modules: Set[int]) -> int:
+        """Page-locked bytes that stay when these modules are given up."""
+        return sum(size for module, (size, _) in self._locked.items() if module not in modules)
 
     @property
     def bytes_pageable(self) -> int:

@@ -111,7 +111,7 @@ def lay_out(module: nn.Module, name: str, stay: Set[int]) -> Layout:
     """Plan the module's block; ``stay`` are the ids of tensors that are not offloaded.
     OffloadError names a tensor that can't be. Nothing is changed."""
     offset, items = 0, []
-    for path, tensor in _offloaded(module, stay):
+    for path, tensor in offloaded_tensors(module, stay):
         beside = tuple(attributes(tensor))
         plain, regions = tuple(_leaves(tensor, beside, f"{name}.{path}")), []
         for leaf in plain:
@@ -163,7 +163,7 @@ def _kind(tensor: torch.Tensor) -> str:
     return "parameter" if isinstance(tensor, nn.Parameter) else "buffer"
 
 
-def _offloaded(module: nn.Module, stay: Set[int]) -> Iterator[tuple[str, torch.Tensor]]:
+def offloaded_tensors(module: nn.Module, stay: Set[int]) -> Iterator[tuple[str, torch.Tensor]]:
     """The tensors that are offloaded, each object once; parameters before buffers."""
     for path, tensor in [*module.named_parameters(), *module.named_buffers()]:
         if id(tensor) not in stay and goes(tensor):

@@ -7,7 +7,7 @@ from __future__ import annotations
 import mmap
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from contextlib import ExitStack
 from weakref import finalize
 
@@ -169,6 +169,11 @@ class Slabs(HostMemory):
     def lock(self) -> None:
         if self._refused < sys.maxsize:
             forget_error(self._device)
+
+    def locked_beside(self, modules: Set[int]) -> int:
+        given_up = Counter(number for module in modules for number in self._of(module))
+        stay = [number for number in self._locked if self._users[number] > given_up[number]]
+        return sum(self._locked[number][0] for number in stay)
 
     def release(self, module: int) -> None:
         for number in self._of(module):

@@ -29,6 +29,7 @@ from runtime.device import Streams, streams_of
 from runtime.hooks import RAISE, RELOAD, Hooks
 from runtime.host import chunk_of, limit_of
 from runtime.interpreter import Interpreter
+from runtime.kept import check_kept, who_keeps
 from runtime.log import log
 from runtime.placement import Placement
 from runtime.report import Report, closing, report_of
@@ -209,6 +210,8 @@ class Offloaded:
                 f"{self.arena.change(changed[0])} while a module was running; change the model "
                 f"between passes, then call refresh()"
             )
+        for one in self.arena.sets.values():  # they are made anew, and none would be missed
+            check_kept(self.selection.modules[one.module], one, self._interpreter)
         self.placement.renew(changed)
         self._interpreter.bind(self.program, self.schedule)
         self._interpreter.forget()
@@ -257,6 +260,7 @@ class Offloaded:
             return
         if self._hooks is not None:
             self._hooks.remove()
+            self._warn_of_views()
         if self._around is not None:
             self._around.remove()
         self.streams.synchronize()
@@ -267,6 +271,14 @@ class Offloaded:
         self._closed = True  # not before: what was interrupted half way is finished by another call
         if self._hooks is not None and log.isEnabledFor(logging.INFO):
             log.info("%s", closing(self.report()))
+
+    def _warn_of_views(self) -> None:
+        """What is kept of a slot shows what was there last. (An error is no end.)"""
+        for one in self.arena.sets.values():
+            if one.held is not None and one.references() != one.held:
+                who = who_keeps(self.selection.modules[one.module], one, self._interpreter)
+                if who is not None:
+                    log.warning("%s, which shows what its slot held last", who)
 
     def __enter__(self) -> Offloaded:
         return self

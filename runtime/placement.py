@@ -12,7 +12,7 @@ from torch import nn
 
 from runtime.arena import Arena, Source, home, slot_sizes
 from runtime.device import Streams
-from runtime.layout import Layout, lay_out, require_worth, size_of
+from runtime.layout import Layout, lay_out, offloaded_tensors, require_worth, size_of
 from runtime.leaves import is_wrapper, place_at
 from runtime.locked import host_memory
 from runtime.memory import require
@@ -84,20 +84,32 @@ class Placement:
     # ---- the model changed
 
     def changed(self, module: int | None) -> list[int]:
-        """The modules whose tensors are others by now, of all or of one. OffloadError if one is no
-        part of the model any more."""
-        some = range(len(self.arena.layouts)) if module is None else (module,)
-        found = [one for one in some if self.arena.change(one) is not None]
-        if found or module is None:
-            self.selection = renewed(self.selection)
-        return found
+        """The modules whose tensors are others by now, of all or of one; and those of which other
+        tensors are offloaded for it, since one is shared with them now, or is no more. OffloadError
+        if one is no part of the model any more."""
+        arena = self.arena
+        some = range(len(arena.layouts)) if module is None else (module,)
+        found = {one for one in some if arena.change(one) is not None}
+        if not found and module is not None:
+            return []
+        self.selection = renewed(self.selection)
+        for index, layout in enumerate(arena.layouts):
+            goes = [id(t) for _, t in offloaded_tensors(layout.module, self.selection.stay)]
+            if goes != [id(item.tensor) for item in layout.items]:
+                found.add(index)
+        return sorted(found)
 
     def renew(self, changed: list[int]) -> None:
         """Adopt the tensors that these modules, which ``changed`` named, have now."""
         layouts = self._lay_out()
         self.streams.synchronize()
         self.arena.plan(layouts)
-        limit = max(0, self._limit - self.bytes_host[0])
+        given_up = {
+            host: {module for module in changed if self._host_of[module] is host}
+            for host in self._hosts
+        }
+        stays = sum(host.locked_beside(modules) for host, modules in given_up.items())
+        limit = max(0, self._limit - stays)
         # New host memory, for these modules alone.
         only = [
             one if module in changed else replace(one, items=(), size=0)

@@ -170,6 +170,11 @@ def _refuse_scripted(what: str, module: nn.Module) -> None:
 
 def _refuse_odd(what: str, module: nn.Module) -> None:
     _refuse_scripted(what, module)
+    if hasattr(module, "_orig_mod"):
+        raise OffloadError(
+            f"{what}, a {type(module).__name__}, is compiled around the module that has the "
+            f"weights; compile layers in place, layer.compile(), which keeps them what they are"
+        )
     if not runs(module):
         raise OffloadError(
             f"{what}, a {type(module).__name__}, has no forward and so never runs; "

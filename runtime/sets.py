@@ -47,7 +47,7 @@ class DeviceSet:
     buffers: the places of buffers, which a module may replace while it runs; not of those that
     hang under several names, since one that is replaced under one of them is two from then on.
     written: the sum of the versions, after the last write that is in the host masters too.
-    held: the references to all of this while no module runs; None if that is not known.
+    held: the references to all of this while the module does not run; None before its first run.
     """
 
     module: int
@@ -101,6 +101,16 @@ class DeviceSet:
         is, is one."""
         return [*map(_uses, self._at), *map(sys.getrefcount, self.counted)]
 
+    def lies_here(self, tensor: torch.Tensor) -> bool:
+        """Whether a tensor is one of these, or a view of one, or is made of such."""
+        return any(leaf.untyped_storage()._cdata in self._at for leaf in leaves(tensor))
+
+    def containers(self) -> set[int]:
+        """The ids of all that refers to these tensors by right."""
+        ours: list[object] = [self.counted, *self.counted, *map(vars, self.counted)]
+        ours += [*self.rows, *self.places, *self.pairs, *self.composed]
+        return set(map(id, ours))
+
     def grown(self) -> torch.Tensor | None:
         """The host master of one of these that more refer to than before the run."""
         assert self.held is not None, "it was bound"
@@ -114,7 +124,7 @@ class DeviceSet:
         """The host masters of leaves that a module gave other bytes through ``.data``; they get
         those in the slot again."""
         for (device, host), storage in zip(self.pairs, self._storages, strict=True):
-            if device.data_ptr() != storage.data_ptr():
+            if host.numel() and device.data_ptr() != storage.data_ptr():
                 plain = torch.empty(0, dtype=host.dtype, device=storage.device)
                 device.data = plain.set_(storage, 0, host.shape, host.stride())
                 yield host

@@ -86,7 +86,7 @@ def as_array(block: Keeping, cache: Cache) -> None:
 
 ATTRIBUTE = r"attribute kept of a Keeping in modules\[0\] keeps a view of its weights, but the slot"
 PART = r"attribute transposed of a Linear in modules\[0\] keeps a view of its weights, but the slot"
-WEIGHT = r"something \(a cache, an .*\) keeps a view of modules\[0\]\.up\.weight, but the slot of"
+WEIGHT = r"something \(a cache, an .*\) keeps modules\[0\]\.up\.weight, or a view of it, but"
 BIAS = WEIGHT.replace("up", "down").replace("weight", "bias")
 WHERE: dict[Keep, str] = {
     in_attribute: ATTRIBUTE,
