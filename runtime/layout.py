@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import Protocol
 
 import torch
 from torch import nn
@@ -125,15 +126,43 @@ def lay_out(module: nn.Module, name: str, stay: Set[int]) -> Layout:
     return Layout(module, name, tuple(items), offset, whole, paths)
 
 
-def hangs(
-    module: nn.Module,
-) -> Iterator[tuple[str, dict[str, torch.Tensor | None], str, torch.Tensor]]:
+class Table(Protocol):
+    """Where tensors hang by name: a module's parameters or buffers."""
+
+    def get(self, name: str, /) -> torch.Tensor | None:
+        """What hangs there."""
+
+    def __setitem__(self, name: str, tensor: torch.Tensor | None, /) -> None: ...
+
+
+class FlatWeights:
+    """The list in which a recurrent layer of torch has its parameters once more, and which alone it
+    reads; by the parameters' names."""
+
+    def __init__(self, layer: nn.RNNBase) -> None:
+        self._layer, self._at = layer, {n: i for i, n in enumerate(layer._flat_weights_names)}
+
+    def get(self, name: str, /) -> torch.Tensor | None:
+        """What is at this name's place."""
+        return self._layer._flat_weights[self._at[name]]
+
+    def __setitem__(self, name: str, tensor: torch.Tensor | None, /) -> None:
+        self._layer._flat_weights[self._at[name]] = tensor
+
+
+def hangs(module: nn.Module) -> Iterator[tuple[str, Table, str, torch.Tensor]]:
     """Where parameters and buffers hang in the module: path, table and key, and the tensor."""
     for prefix, part in module.named_modules():
         for table in part._parameters, part._buffers:
             for name, tensor in table.items():
                 if tensor is not None:
                     yield f"{prefix}.{name}" if prefix else name, table, name, tensor
+        if isinstance(part, nn.RNNBase):
+            flat = FlatWeights(part)
+            for name, tensor in zip(part._flat_weights_names, part._flat_weights, strict=True):
+                if tensor is not None:
+                    path = f"_flat_weights.{name}"
+                    yield f"{prefix}.{path}" if prefix else path, flat, name, tensor
 
 
 def _leaves(tensor: torch.Tensor, beside: Iterable[str], name: str) -> Iterator[torch.Tensor]:

@@ -7,7 +7,9 @@ A quantised weight is often a tensor subclass over several plain tensors, which 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from functools import partial
 from operator import attrgetter
+from types import FunctionType, MethodType
 
 import torch
 from torch import nn
@@ -127,9 +129,17 @@ def place_at(tensor: torch.Tensor, other: torch.Tensor) -> None:
 
 
 def tensors_in(value: object, depth: int = 3) -> Iterable[torch.Tensor]:
-    """The tensors in an attribute's value: itself, or within lists, tuples, sets and dicts."""
+    """The tensors in an attribute's value: itself, or within lists, tuples, sets and dicts, and in
+    the attributes of an object that is no module, as quantised layers have one for their state."""
     if isinstance(value, torch.Tensor):
         yield value
     elif depth and isinstance(value, list | tuple | set | frozenset | dict):
         for one in value.values() if isinstance(value, dict) else value:
             yield from tensors_in(one, depth - 1)
+    elif depth > 1 and type(value) not in PLAIN and not isinstance(value, nn.Module | type):
+        for one in list(getattr(value, "__dict__", {}).values()):
+            yield from tensors_in(one, min(depth - 1, 1))
+
+
+PLAIN = frozenset({type(None), bool, int, float, str, FunctionType, MethodType, partial})
+"""Types whose values hold no tensors, or none in attributes."""

@@ -10,13 +10,13 @@ from dataclasses import dataclass, field
 import torch
 from torch import nn
 
-from runtime.layout import MARK, Item, Layout, Segment, hangs
+from runtime.layout import MARK, Item, Layout, Segment, Table, hangs
 from runtime.leaves import counted, leaves, rebuilt, version
 from schedule.errors import OffloadError
 
 _uses = torch._C._storage_Use_Count  # of a storage, by its address: all tensors over it count
 
-Row = tuple[dict[str, torch.Tensor | None], str, torch.Tensor, torch.Tensor]
+Row = tuple[Table, str, torch.Tensor, torch.Tensor]
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +24,7 @@ class Place:
     """One name under which a tensor hangs in a submodule, its path in the module, and its two
     objects."""
 
-    tensors: dict[str, torch.Tensor | None]
+    tensors: Table
     name: str
     path: str
     host: torch.Tensor

@@ -59,7 +59,8 @@ def _candidates(module: nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
 def in_attributes(module: nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
     """The tensors that the module has in attributes without having registered them."""
     for name, value in vars(module).items():
-        if name not in ("_parameters", "_buffers", "_modules"):
+        flat = name == "_flat_weights" and isinstance(module, nn.RNNBase)  # bound as parameters are
+        if name not in ("_parameters", "_buffers", "_modules") and not flat:
             yield from ((name, tensor) for tensor in tensors_in(value))
 
 

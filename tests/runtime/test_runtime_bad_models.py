@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -34,6 +35,14 @@ class Odd(nn.Parameter):
 
 class OddTensor(torch.Tensor):
     """A subclass of Tensor."""
+
+
+class Stateful(Block):
+    """Keeps a view of a weight in an object of its own, as quantised layers do."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.state = SimpleNamespace(weight=self.up.weight.data)
 
 
 def holding(parameter: nn.Parameter) -> nn.Module:
@@ -139,6 +148,14 @@ MODELS: dict[str, tuple[Callable[[], Made], str]] = {
         containing(lambda: nn.Linear(WIDTH, WIDTH, device="meta")),
         r"layers\.2\.weight, .* is on the meta device .* runtime\.load\(model, checkpoint\)",
     ),
+    "a compiled layer": (
+        containing(lambda: torch.compile(Block())),
+        r"layers\[2\], a OptimizedModule, is compiled around .*; compile layers in place, layer\.c",
+    ),
+    "a view in an attribute's object": (
+        containing(lambda: Stateful()),
+        r"attribute state of a Stateful shares memory with layers\.2\.up\.weight, and would not",
+    ),
     "a lazy module": (
         containing(lambda: nn.Sequential(nn.LazyLinear(WIDTH), nn.Linear(WIDTH, WIDTH))),
         r"layers\[2\]\.0\.weight is not initialized; run the model once before",
@@ -156,6 +173,7 @@ def skeleton(made: Any) -> list[Any]:
     return found
 
 
+@pytest.mark.filterwarnings("ignore:.*script_method.* is deprecated")  # torch.compile
 @pytest.mark.parametrize("name", MODELS)
 def test_models_and_layers_that_cannot_be_offloaded(name: str) -> None:
     make, message = MODELS[name]
@@ -169,6 +187,7 @@ def test_models_and_layers_that_cannot_be_offloaded(name: str) -> None:
 UNREADABLE = {"a meta parameter", "a lazy module", "a sparse parameter", "a Tensor subclass"}
 
 
+@pytest.mark.filterwarnings("ignore:.*script_method.* is deprecated")
 @pytest.mark.parametrize("name", sorted(MODELS.keys() - UNREADABLE))
 def test_values_and_layouts_are_untouched_too(name: str) -> None:
     make, message = MODELS[name]

@@ -262,21 +262,6 @@ def test_other_data_that_a_module_gives_its_weight_in_a_run_is_refused() -> None
     assert same([layer.up.weight for layer in layers], before)
 
 
-def test_it_is_seen_in_the_next_run_if_this_one_raised() -> None:
-    def moves(block: Keeping, _: Cache) -> None:
-        if block.ran == 2:
-            block.up.weight.data = 2 * block.up.weight.data
-            raise KeyError
-
-    layers = [Keeping(moves, 1) for _ in range(3)]
-    with runtime.offload(layers, slots=2):
-        runs(layers, 1)
-        with pytest.raises(KeyError):
-            runs(layers, 1)
-        with pytest.raises(OffloadError, match="was given other data"):
-            runs(layers, 1)
-
-
 def test_a_look_at_references_changes_none() -> None:
     """Else the count before a run would not be that after it."""
     model = stack(2)

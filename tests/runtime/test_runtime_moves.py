@@ -78,6 +78,16 @@ def test_after_closing_nothing_is_left() -> None:
     assert copy.deepcopy(model).double().layers[0].up.weight.dtype == torch.float64
 
 
+def test_a_method_that_a_module_has_of_its_own_is_there_again_after_closing() -> None:
+    model = stack(3)
+    own = lambda *_: "mine"  # noqa: E731
+    model.layers[1].up._apply = own
+    model.head.__deepcopy__ = own
+    with runtime.offload(model, slots=1), pytest.raises(OffloadError, match="is fixed"):
+        model.layers[1].up.double()
+    assert model.layers[1].up._apply is model.head.__deepcopy__ is own
+
+
 def test_an_offload_that_nobody_closes_leaves_no_hook_of_the_whole_process() -> None:
     before = [len(t) for t in registrations()]
     offloaded = runtime.offload(stack(3), slots=1)

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import dataclasses
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from torch import nn
@@ -103,6 +104,7 @@ def execute(schedule: Schedule, guard: bool, root: bool) -> tuple[list[int], Off
     return wrong(log), offloaded
 
 
+@pytest.mark.unpoisoned  # poison takes what redundant copies are counted by
 @FIXED
 @given(schedules(), st.booleans())
 def test_without_guard_exactly_those_modules_read_foreign_weights(
@@ -119,6 +121,7 @@ def test_without_guard_exactly_those_modules_read_foreign_weights(
     assert not (report.verified and found)
 
 
+@pytest.mark.unpoisoned  # poison takes what redundant copies are counted by
 @FIXED
 @given(schedules(), st.booleans())
 def test_with_guard_none_does(schedule: Schedule, root: bool) -> None:

@@ -48,13 +48,11 @@ def test_the_second_thread_is_refused_and_the_first_is_not_disturbed(schedule: S
         for first, second in product(range(3), [0, 1, 2, None]):
             before = it.report()
             with paused(model[first], lambda: model(X)) as future:
-                held, shown = it.report(), list(model[first].parameters())
+                held, shown = it.report(), [*map(id, model[first].parameters())]
                 with pytest.raises(OffloadError, match=r" was called in thread 'MainThread' while"):
                     (model if second is None else model[second])(X)
                 assert it.report() == held
-                assert all(
-                    now is then for now, then in zip(model[first].parameters(), shown, strict=True)
-                )
+                assert [*map(id, model[first].parameters())] == shown
             assert torch.equal(future.result(), expected)
             after = it.report()
             assert (after.runs, after.misses) == (before.runs + 3, before.misses)
@@ -83,6 +81,7 @@ def test_unless_it_were_not_refused(
 ) -> None:
     """Twin: no run of another thread is found alive, and the first reads foreign weights."""
     monkeypatch.setattr("runtime.calls._modules_on_stack", lambda _: ())
+    monkeypatch.setattr("runtime.hooks.check_kept", lambda *_: None)  # the first has them in hand
     model = slow(3)
     expected = model(X)
     with offloaded(model, policy):

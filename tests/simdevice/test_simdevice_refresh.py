@@ -23,6 +23,7 @@ from tests.runtime.models import (
 )
 from tests.simdevice.ahead import INPUTS, N, allocated, offloaded_to, on_device, registered, seeds
 from tests.simdevice.device import ADVERSARIES, SimDevice
+from tests.simdevice.helpers import DEVICE
 from tests.simdevice.offloads import same
 
 
@@ -133,3 +134,46 @@ def test_a_weight_read_outside_its_run_is_torch_s_device_error(
                     outputs(model, here)
                 assert model.layers[peeks].down.weight is weight
                 assert weight.device.type == "cpu"
+
+
+# ---- tied, and within a budget
+
+
+def test_tied_and_untied_after_wrapping(sim: SimDevice, here: list[torch.Tensor]) -> None:
+    model = stack(4).requires_grad_(False)
+    twin = stack(4).requires_grad_(False)
+    with offloaded_to(model, slots=2) as offloaded:
+        for seed in range(2):
+            for one in model, twin:
+                one.layers[1].up.weight = one.layers[0].up.weight
+                one.head.weight = one.layers[3].down.weight
+            offloaded.refresh()
+            with sim.steps(seed):
+                assert same(outputs(model, here), outputs(twin, INPUTS))
+            for one in model, twin:
+                for layer in one.layers[1].up, one.layers[3].down:
+                    layer.weight = nn.Parameter(layer.weight.detach().cpu() + 1, False)
+            offloaded.refresh()
+            with sim.steps(seed):
+                assert same(outputs(model, here), outputs(twin, INPUTS))
+    assert same(outputs(model, INPUTS), outputs(twin, INPUTS))
+
+
+@pytest.mark.parametrize("way", ["registered", "slabs"])
+def test_what_a_load_replaced_is_locked_within_the_same_budget(
+    sim: SimDevice, way: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    del sim
+    if way == "slabs":
+        monkeypatch.setattr("runtime.locked.registration_of", lambda _: None)
+    model = stack(4).requires_grad_(False)
+    budget = page_bytes(model)
+    with runtime.offload(model, slots=2, pin=budget, device=DEVICE) as offloaded:
+        first = offloaded.report()
+        assert first.bytes_locked > 0
+        for _ in range(3):
+            values = {name: value.cpu() + 1 for name, value in model.state_dict().items()}
+            model.load_state_dict(values, assign=True)
+            report = offloaded.report()
+            assert report.bytes_locked == first.bytes_locked <= budget
+            assert report.bytes_pageable == first.bytes_pageable
