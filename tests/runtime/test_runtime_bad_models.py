@@ -19,7 +19,7 @@ from tests.runtime.test_runtime_bad_input import Made, always, refused
 def model_with(layer: nn.Module | None = None) -> Stack:
     """Three blocks; the last one may be replaced."""
     torch.manual_seed(0)
-    return Stack([Block(), Block(), layer or Block()])
+    return Stack([Block(), Block(), Block() if layer is None else layer])
 
 
 class Nothing(nn.Module):
