@@ -12,5 +12,6 @@ from runtime.needs import TORCH
 from runtime.load import load
 from runtime.offload import Offloaded, offload
 from runtime.report import Report
+from runtime.sanitize import sanitize
 
-__all__ = ["TORCH", "Offloaded", "Report", "load", "offload"]
+__all__ = ["TORCH", "Offloaded", "Report", "load", "offload", "sanitize"]

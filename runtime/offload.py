@@ -166,6 +166,12 @@ class Offloaded:
         """Which modules are offloaded, and what of them stays."""
         return self.placement.selection
 
+    @property
+    def hooks(self) -> Hooks:
+        """The hooks around the modules, and what runs between them."""
+        assert self._hooks is not None, "a wrapped model has hooks"
+        return self._hooks
+
     def _register(self) -> None:
         self._hooks = Hooks(self.selection, self._interpreter, self.on_miss)
         self._hooks.register()
@@ -182,10 +188,9 @@ class Offloaded:
         change, and after writes that torch does not count: through ``.data``, through numpy, by
         another process. OffloadError for a change while a module runs, or of an offloaded module
         as a whole."""
-        assert self._hooks is not None, "a wrapped model has hooks"
         if self._closed:
             raise OffloadError("this offload is closed; the model is an ordinary one again")
-        with self._hooks.lock:
+        with self.hooks.lock:
             self._adopt_changes(None)
             self._interpreter.forget()
         log.info("refresh: every module is loaded again before it next runs")
@@ -202,10 +207,9 @@ class Offloaded:
                 self.placement.move_the_rest()
 
     def _renew(self, changed: list[int]) -> None:
-        assert self._hooks is not None, "a wrapped model has hooks"
         assert self._around is not None, "a wrapped model has hooks"
-        self._hooks.saved()  # an interrupted run is none
-        if self._hooks.running:
+        self.hooks.saved()  # an interrupted run is none
+        if self.hooks.running:
             raise OffloadError(
                 f"{self.arena.change(changed[0])} while a module was running; change the model "
                 f"between passes, then call refresh()"
@@ -233,8 +237,7 @@ class Offloaded:
             raise OffloadError(
                 "this offload is closed and issues nothing; trace it while it is open"
             )
-        interpreter, hooks = self._interpreter, self._hooks
-        assert hooks is not None, "a wrapped model has hooks"
+        interpreter, hooks = self._interpreter, self.hooks
         holds = tuple(last.module for last in interpreter.last)
         device, running = str(self.streams.device), hooks.running
         trace = Trace(device, self.schedule, holds, running, self.program.streams)
@@ -250,8 +253,7 @@ class Offloaded:
         """The names of the modules in the order in which they arrived in the first complete
         pass, fit for ``layers``; None before. Another order than that of the layers, and modules
         that did not run, are said once in the log."""
-        assert self._hooks is not None, "a wrapped model has hooks"
-        return self._hooks.recorder.order
+        return self.hooks.recorder.order
 
     def close(self) -> None:
         """Remove the hooks and give the model its weights back, where they came from. Twice is
