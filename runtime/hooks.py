@@ -62,7 +62,7 @@ class Hooks:
 
     @property
     def running(self) -> tuple[int, ...]:
-        """The steps whose modules are running, the outermost first."""
+        """The steps under way, the outermost first."""
         return tuple(step.position for step, _ in self._running)
 
     def remove(self) -> None:
@@ -82,7 +82,9 @@ class Hooks:
             self._before(root, self._enter)
         if root is not None:
             self._handles += self.recorder.watch(root)
-        self._hook_modules()
+        for index, module in enumerate(self.selection.modules):
+            self._before(module, partial(self._arrive, index))
+            self._after(module, partial(self._depart, index))
         if any(one.leave for one in passes):
             # Without the root, a pass ends after its last module.
             last = self.selection.modules[-1] if root is None else root
@@ -112,14 +114,8 @@ class Hooks:
                 self.interpreter.issue(self.interpreter.passes[self._pass].leave)
                 self._resume()
 
-    def _hook_modules(self) -> None:
-        for index, module in enumerate(self.selection.modules):
-            self._before(module, partial(self._arrive, index))
-            self._after(module, partial(self._depart, index))
-
     def _before(self, module: nn.Module, hook: Callable[..., None]) -> None:
-        # Before those that are there, which may read weights: old weight_norm does.
-        hook = _closed_to_dynamo(hook)
+        hook = _closed_to_dynamo(hook)  # before those that may read weights: old weight_norm does
         self._handles.append(module.register_forward_pre_hook(hook, prepend=True))
 
     def _after(self, module: nn.Module, hook: Callable[..., None]) -> None:
@@ -201,7 +197,7 @@ class Hooks:
                 self._cut.add(index)
                 return
             check_output(output, self.selection.names[index])
-            if not self._running or all(step is not ended for step, _ in self._running):
+            if not self.is_running(index):  # else an outer run has its weights in hand
                 check_kept(module, ended.weights, self.interpreter, output)
 
     def _ended(self) -> Step:

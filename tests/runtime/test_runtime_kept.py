@@ -148,6 +148,21 @@ def test_it_is_refused_again_until_it_is_gone() -> None:
         runs(layers, 2)
 
 
+def test_refresh_does_not_hide_it() -> None:
+    """Slots are bound anew then, and their old tensors are no more looked at."""
+    layers = [Keeping(in_global, 1), Keeping(lambda *_: None, 1)]
+    with runtime.offload(layers, slots=1) as offloaded:
+        with pytest.raises(OffloadError, match=WEIGHT):
+            runs(layers, 1)
+        layers[1].up.weight = nn.Parameter(torch.ones(8, 8))
+        with pytest.raises(OffloadError, match=WEIGHT):
+            offloaded.refresh()
+        KEPT.clear()
+        layers[0].keep = lambda *_: None
+        offloaded.refresh()
+        runs(layers, 2)
+
+
 def test_a_parametrization_that_is_cached_is_refused_if_it_is_a_view() -> None:
     class Transposed(nn.Module):
         def forward(self, weight: torch.Tensor) -> torch.Tensor:

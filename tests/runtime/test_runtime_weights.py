@@ -167,10 +167,6 @@ def own_in_a_list(model: Stack) -> None:
     model.layers[1].up.flat = [model.layers[1].up.weight]
 
 
-def recurrent(model: Stack) -> None:
-    model.layers[1].rnn = nn.LSTM(WIDTH, WIDTH)
-
-
 @pytest.mark.parametrize(
     "share",
     [
@@ -179,7 +175,6 @@ def recurrent(model: Stack) -> None:
         view_in_the_rest,
         view_in_a_buffer,
         own_in_a_list,
-        recurrent,
     ],
 )
 def test_a_view_that_would_go_stale_is_refused(share: Any) -> None:
