@@ -15,15 +15,15 @@ from typing import Any
 
 import torch
 
-from runtime.choice import planned
+from runtime.choice import planned, require_safe
 from runtime.demo import HOW_TO_GET_IT, Subject, local, random_qwen3, smollm2
 from runtime.device import streams_of
 from runtime.host import chunk_of, limit_of
 from runtime.offload import offload
 from runtime.report import Report
 from runtime.sizes import megabytes
+from schedule.loading import load
 from schedule.ring import Ring
-from schedule.verifier import verify
 
 DEMO = "demo"
 PLAN = ("slots", "policy", "group_size", "keep")
@@ -122,7 +122,7 @@ def _two(number: float | None) -> str:
 def measure(subject: Subject, tokens: int, device: torch.device, options: dict[str, Any]) -> Bench:
     """The model whole, if it fits the device, and offloaded with these OPTIONS. What is wrong with
     them is an error before the whole model runs."""
-    verify(planned(subject.model, **{name: options[name] for name in PLAN})[1])
+    require_safe(planned(subject.model, **{name: options[name] for name in PLAN})[1])
     plain = whole(subject, tokens, device)
     with offload(subject.model, device=device, **options) as offloaded:
         walk(subject, 1, device)  # the first pass warms up
@@ -175,9 +175,12 @@ def walk(subject: Subject, tokens: int, device: torch.device) -> Walk:
 def run(name: str, tokens: int, device: str | None, as_json: bool, options: dict[str, Any]) -> int:
     """Print the bench; 1 if the tokens differ. OffloadError for a model that can't be had.
     options: a value for each of OPTIONS."""
-    Ring(1, options["slots"])  # bad sizes and devices are said before the model is loaded
+    # Bad sizes, devices and policies are said before the model is loaded.
+    Ring(1, options["slots"])
     limit_of(options["pin"])
     chunk_of(options["chunk"])
+    if options["policy"] is not None:
+        load(options["policy"])
     chosen = streams_of(device).device
     found = measure(subject_of(name), tokens, chosen, options)
     print(json.dumps(found.as_dict(), indent=2) if as_json else found)
@@ -190,6 +193,6 @@ def subject_of(name: str) -> Subject:
         return local(name)
     subject = smollm2()
     if subject is None:
-        print(HOW_TO_GET_IT, file=sys.stderr)
         subject = random_qwen3()
+        print(HOW_TO_GET_IT, file=sys.stderr)
     return subject

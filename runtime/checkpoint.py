@@ -122,13 +122,15 @@ def _sharded(index: Path) -> Checkpoint:
     """The tensors of all shards that an index names. What it promises must be there, once."""
     try:
         shards: dict[str, str] = json.loads(index.read_text(encoding="utf-8"))["weight_map"]
-        names = sorted(set(shards.values()))
+        names = sorted(set(shards.values()), key=str)
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise OffloadError(
             f"{index} is no index of a sharded checkpoint, which is JSON with a table "
             f"'weight_map' from tensors to files: {type(error).__name__}: {error}"
         ) from error
     for name in names:
+        if not isinstance(name, str):
+            raise OffloadError(f"{index} names the shard {name!r}, which is no text")
         if Path(name).name != name or not name.endswith(".safetensors"):
             raise OffloadError(f"{index} names the shard {name!r}, no safetensors file beside it")
     missing = [name for name in names if not (index.parent / name).exists()]
@@ -166,10 +168,18 @@ def _file(path: Path) -> Iterable[Stored]:
     try:
         opened = safe_open(path, framework="pt")
     except (SafetensorError, OSError) as error:
-        with path.open("rb") as file:
-            pointer = file.read(40).startswith(b"version https://git-lfs")
-        remedy = "it is a pointer of Git LFS: run git lfs pull" if pointer else "download it anew"
-        raise OffloadError(f"{path} is corrupt or cut off ({error}); {remedy}") from error
+        raise OffloadError(_unread(path, error)) from error
     for name in opened.keys():  # noqa: SIM118, it is no dictionary
         part = opened.get_slice(name)
         yield Stored(name, path, tuple(part.get_shape()), part.get_dtype(), opened)
+
+
+def _unread(path: Path, error: Exception) -> str:
+    """Why a file can't be opened, and what to do."""
+    try:
+        with path.open("rb") as file:
+            pointer = file.read(40).startswith(b"version https://git-lfs")
+    except OSError as reason:
+        return f"{path} can't be read ({reason.strerror or reason}); give a file that can"
+    remedy = "it is a pointer of Git LFS: run git lfs pull" if pointer else "download it anew"
+    return f"{path} is corrupt or cut off ({error}); {remedy}"

@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any
 from torch import nn
 
 from runtime.select import Layers, Selection, require_values, select
-from runtime.sizes import megabytes, whole
+from runtime.sizes import counted, megabytes, whole
 from schedule import policies
 from schedule.arithmetic import Target
 from schedule.certificate import read as read_certificate
-from schedule.errors import OffloadError, ProgramError
+from schedule.errors import OffloadError, ProgramError, ScheduleViolation
 from schedule.faults import explain
 from schedule.loading import load
 from schedule.order import order
-from schedule.policy import Policy, of_target
+from schedule.policy import NAMED, Policy, of_target
 from schedule.program import Program
 from schedule.ring import Ring
 from schedule.table import Schedule
@@ -46,12 +46,45 @@ def planned(
     selection = select(model, layers, **selectors)
     if needs_values:
         require_values(selection)
+    if isinstance(policy, Verified):
+        policy = policy.schedule
+    if slots is None and isinstance(policy, Schedule):
+        slots = policy.ring.slots
     modules, number = len(selection.modules), whole(slots)
     if number is not None:
         slots = number  # of numpy, say; what is no whole number is refused by the ring
     if certificate is not None:
         return selection, certified(certificate, modules, slots, policy)
     return selection, schedule_for(policy, Ring(modules, 2 if slots is None else slots))
+
+
+def require_safe(schedule: Schedule) -> None:
+    """ScheduleViolation, which names policies that are safe here, unless the schedule is."""
+    found = check(schedule)
+    if found.safe:
+        return
+    ring = schedule.ring
+    raise ScheduleViolation(
+        found.violations,
+        f"policy {schedule.policy!r} is not safe for {counted(ring.modules, 'module')} over "
+        f"{counted(ring.slots, 'slot')}",
+        f"leave policy out, or choose one of {', '.join(_safe(ring))}",
+    )
+
+
+def _safe(ring: Ring) -> list[str]:
+    """The named policies that are safe for the ring."""
+    fit = [policy for policy in NAMED.values() if policy.least_slots <= ring.slots]
+    return [policy.name for policy in fit if check(policy(ring)).safe]
+
+
+def require_source(source: object) -> None:
+    """OffloadError for what can't be called."""
+    if source is not None and not callable(source):
+        raise OffloadError(
+            f"source is a {type(source).__name__}; give a function (full name, target) that writes "
+            f"the values into the target"
+        )
 
 
 def require_ordered(program: Program, modules: int) -> None:
@@ -90,8 +123,17 @@ def schedule_for(policy: AnyPolicy, ring: Ring) -> Schedule:
     if isinstance(policy, Verified):
         policy = policy.schedule
     if isinstance(policy, Schedule):
-        if policy.ring != ring:
-            raise OffloadError(f"the schedule is for {policy.ring}, but this offload is {ring}")
+        there = policy.ring
+        if there.modules != ring.modules:
+            raise OffloadError(
+                f"the schedule is for {there.modules} modules, but this offload has {ring.modules}"
+                f"; make it for Ring({ring.modules}, {there.slots})"
+            )
+        if there.slots != ring.slots:
+            raise OffloadError(
+                f"the schedule is for {there.slots} slots, but this offload has {ring.slots}; "
+                f"pass slots={there.slots}, or leave slots out"
+            )
         return policy
     if policy is None:
         return policies.default(ring.slots)(ring)
@@ -102,7 +144,7 @@ def schedule_for(policy: AnyPolicy, ring: Ring) -> Schedule:
 
 
 def choice(offloaded: Offloaded, policy: AnyPolicy) -> str:
-    """What was chosen, and what one slot more would save."""
+    """What was chosen, and what one slot more would save, if anything."""
     schedule, layouts = offloaded.schedule, offloaded.arena.layouts
     ring, largest = schedule.ring, max(layout.size for layout in layouts)
     text = (
@@ -115,7 +157,9 @@ def choice(offloaded: Offloaded, policy: AnyPolicy) -> str:
         more = check(schedule_for(policy, Ring(ring.modules, ring.slots + 1)))
     except ValueError:
         return text  # the policy is for this size alone
-    saved = max(0, _copies(schedule) - _copies(more.schedule)) if more.safe else 0
+    saved = _copies(schedule) - _copies(more.schedule)
+    if not more.safe or saved <= 0:
+        return text
     return f"{text}; one slot more ({megabytes(largest)}) would save {saved:g} of them"
 
 

@@ -34,6 +34,8 @@ HOW_TO_GET_IT = (
     "token numbers."
 )
 
+TO_INSTALL = "pip install 'ringproof[demo]' -c constraints/cpu.txt"
+
 
 @dataclass(frozen=True, slots=True)
 class Subject:
@@ -94,13 +96,22 @@ def local(folder: str, name: str | None = None, dtype: Any = "auto", **source: A
         except (OSError, ValueError) as error:
             raise OffloadError(
                 f"{folder!r} can't be loaded: give the folder of a causal language model of "
-                f"transformers, or a name that is in its local cache ({str(error).split('. ')[0]})"
+                f"transformers, or a name that is in its local cache ({_first_sentence(error)})"
+            ) from error
+        except ImportError as error:
+            raise OffloadError(
+                f"{folder!r} can't be loaded ({_first_sentence(error)}): {TO_INSTALL}"
             ) from error
         try:
             tokenizer = transformers.AutoTokenizer.from_pretrained(path, **source)
         except (OSError, ValueError):
             tokenizer = None
     return _asked(name or folder, model.eval(), tokenizer)
+
+
+def _first_sentence(error: Exception) -> str:
+    """Without the list of all classes that transformers has."""
+    return str(error).strip().partition("\n")[0].partition(". ")[0]
 
 
 def _in_cache(name: str) -> str:
@@ -161,9 +172,7 @@ def _transformers() -> Any:
     try:
         import transformers
     except ImportError as error:
-        raise OffloadError(
-            "the demo needs transformers: pip install 'ringproof[demo]' -c constraints/cpu.txt"
-        ) from error
+        raise OffloadError(f"demo and bench need transformers: {TO_INSTALL}") from error
     transformers.utils.logging.set_verbosity_error()
     transformers.utils.logging.disable_progress_bar()
     return transformers

@@ -122,6 +122,8 @@ def streams_of(device: torch.device | str | None) -> Streams:
         except (RuntimeError, TypeError) as error:
             raise OffloadError(f"device {device!r} is no device: {error}") from error
     if chosen.type == "cpu":
+        if chosen.index:
+            raise OffloadError(f"device {chosen}: there is one CPU; pass device='cpu'")
         return InlineStreams(chosen)
     if current is None or chosen.type != current.type:
         raise OffloadError(

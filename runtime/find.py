@@ -16,8 +16,6 @@ from schedule.errors import OffloadError
 WORDS = ("_no_split_modules", "_repeated_blocks")
 """Attributes by which transformers and diffusers name the classes of a model's blocks."""
 
-LISTS = (nn.ModuleList, nn.Sequential)
-
 
 def find(root: nn.Module) -> list[nn.Module]:
     """The blocks, outermost, in the order in which they hang. OffloadError if there are none.
@@ -35,17 +33,36 @@ def find(root: nn.Module) -> list[nn.Module]:
         return fallback
     raise OffloadError(
         f"no layers were found in {type(root).__name__}: it has no _no_split_modules, no "
-        f"_repeated_blocks and no ModuleList with weights; pass layers=[...], in execution order"
+        f"_repeated_blocks and no ModuleList or ModuleDict of blocks; pass layers=[...], in "
+        f"execution order"
     )
 
 
 def _candidates(root: nn.Module) -> Iterator[list[nn.Module]]:
     for word in WORDS:
         yield _of_kinds(root, _kinds(root, word))
-    for container in LISTS:
-        lists = [module for module in root.modules() if isinstance(module, container)]
-        for one in sorted(lists, key=size, reverse=True):
-            yield [child for child in one if has_weights(child)]
+    boxes = [module for module in root.modules() if _has_blocks(module, root)]
+    for one in sorted(boxes, key=size, reverse=True):
+        yield _with_weights(one)
+    rows = [module for module in root.modules() if isinstance(module, nn.Sequential)]
+    found = [_with_weights(one) for one in sorted(rows, key=size, reverse=True)]
+    # Several rows with a single member each are the insides of blocks, which were not found.
+    lone = sum(len(inside) == 1 for inside in found)
+    yield from (inside for inside in found if len(inside) > 1 or lone == 1)
+
+
+def _with_weights(box: nn.Module) -> list[nn.Module]:
+    return [child for child in box.children() if has_weights(child)]
+
+
+def _has_blocks(module: nn.Module, root: nn.Module) -> bool:
+    """Whether it is a ModuleList, or a ModuleDict inside the model whose modules are of one kind:
+    of several kinds they are rather the parts of a model, by name."""
+    if isinstance(module, nn.ModuleDict):
+        inside = _with_weights(module)
+        alike = len({type(child) for child in inside}) == 1
+        return module is not root and alike and all(map(runs, inside))
+    return isinstance(module, nn.ModuleList)
 
 
 def _kinds(root: nn.Module, word: str) -> set[str]:
@@ -66,7 +83,8 @@ def _of_kinds(root: nn.Module, kinds: set[str]) -> list[nn.Module]:
     """The modules of these kinds that are repeated: there are several of the kind, or a
     ModuleList has them. Where the kind is a part of a list's member, an attention say, the
     member is the block."""
-    in_list = {id(m): m for box in root.modules() if isinstance(box, nn.ModuleList) for m in box}
+    boxes = [module for module in root.modules() if _has_blocks(module, root)]
+    in_list = {id(member): member for box in boxes for member in box.children()}
     number = Counter(type(module).__name__ for module in root.modules())
     blocks: dict[int, nn.Module] = {}
     for module, member in _walk(root, in_list, None):
@@ -135,9 +153,10 @@ def runs(module: nn.Module) -> bool:
 def overview(root: nn.Module, most: int = 6) -> str:
     """What can be chosen from, the largest first: patterns, and what each one matches."""
     lists = {
-        f"{name}.*" if name else "*": list(module)
+        f"{name}.*" if name else "*": list(module.children())
         for name, module in root.named_modules()
-        if isinstance(module, LISTS) and has_weights(module)
+        if isinstance(module, nn.Sequential) or _has_blocks(module, root)
+        if has_weights(module)
     }
     weights = {pattern: sum(map(size, members)) for pattern, members in lists.items()}
     largest = sorted(lists, key=lambda pattern: -weights[pattern])[:most]

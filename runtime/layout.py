@@ -235,6 +235,7 @@ def require_worth(layouts: Iterable[Layout]) -> None:
         if 2 * layout.weights < layout.whole:
             raise OffloadError(
                 f"of the {layout.whole} bytes of module {layout.name} only {layout.weights} can be "
-                f"offloaded; the others are shared with other modules, or small buffers, and stay "
-                f"on the device: leave the module out of layers"
+                f"offloaded; the others are shared with other modules, or buffers that are of no "
+                f"integer type and at most 1 MiB, and stay on the device: leave the module out of "
+                f"layers"
             )

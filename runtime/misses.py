@@ -7,11 +7,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from runtime.log import log
+from runtime.sizes import misses_in
 from schedule.errors import ModuleNotResident
 from schedule.ring import EMPTY
 
 PASSES, ONE_IN = 3, 10
 """Many misses: more than one in ten runs, once the runs amount to three passes."""
+
+DO_NOT_WRITE = "weights are written between passes; do so once, before"
+LEAVE_OUT = (
+    "the modules don't all run in every pass, once and in the order of layers; leave those that "
+    "don't out of layers, or keep= them (generate() runs an encoder once, and its decoder in every "
+    'pass: layers="decoder.block.*")'
+)
+"""What to do where most modules missed because their weights were written; and else, where what
+was in the slot did not run since, or where a run goes on after another one of the same module."""
 
 
 class MissLog:
@@ -24,6 +34,7 @@ class MissLog:
         self._names = names
         self._seen: set[int] = set()
         self._first = ""
+        self._written = self._logged = 0
         self._warned = False
 
     def missed(self, module: int, after: int, held: int, runs: int, misses: int) -> None:
@@ -34,6 +45,8 @@ class MissLog:
                 EMPTY.
         runs, misses: how many there were, this miss included.
         """
+        self._logged += 1
+        self._written += held == module
         if module not in self._seen:
             self._seen.add(module)
             how = self._how(module, after, held)
@@ -41,12 +54,12 @@ class MissLog:
             log.debug("miss: %s", how)
         if not self._warned and runs >= PASSES * len(self._names) and misses * ONE_IN > runs:
             self._warned = True
+            written = 2 * self._written > self._logged
             log.warning(
-                "%d misses in %d runs, the first: %s. Each miss waits for a copy: give layers in "
-                "the order in which they run, and don't write weights",
-                misses,
-                runs,
+                "%s, the first: %s. Each miss waits for a copy: %s",
+                misses_in(misses, runs),
                 self._first,
+                DO_NOT_WRITE if written else LEAVE_OUT,
             )
 
     def _how(self, module: int, after: int, held: int) -> str:

@@ -24,6 +24,8 @@ from runtime.choice import (
     choice,
     planned,
     require_ordered,
+    require_safe,
+    require_source,
 )
 from runtime.device import Streams, streams_of
 from runtime.hooks import RAISE, RELOAD, Hooks
@@ -38,7 +40,6 @@ from schedule.errors import OffloadError
 from schedule.program import Program, lower
 from schedule.table import Schedule
 from schedule.trace import Trace
-from schedule.verifier import verify
 
 
 def offload(
@@ -65,7 +66,8 @@ def offload(
     layers:  the modules to offload, in execution order: modules, and name patterns such as
              "model.layers.*", where * goes across dots too, and of modules within one another
              the outermost is meant. By default the model's blocks.
-    slots:   K >= 1, each as large as the largest module that uses it; 2 by default.
+    slots:   K >= 1, each as large as the largest module that uses it; 2 by default, or those of
+             the Schedule that is given as policy.
     policy:  a name, ``pkg.module:function``, a Policy, a function (index, slots, modules) ->
              target or None, or a Schedule or Verified for exactly this ring. Default:
              ``double_buffer``, for one slot ``single_buffer``.
@@ -91,6 +93,7 @@ def offload(
     """
     if on_miss not in (RELOAD, RAISE):
         raise OffloadError(f"on_miss must be 'reload' or 'raise', got {on_miss!r}")
+    require_source(source)
     limit, longest = limit_of(pin), chunk_of(chunk)
     selection, schedule = planned(
         model,
@@ -104,7 +107,7 @@ def offload(
         keep=keep,
         parameters=parameters,
     )
-    verify(schedule)
+    require_safe(schedule)
     program = lower(schedule)
     require_ordered(program, schedule.ring.modules)
     placement = placed(selection, schedule, streams_of(device), limit, source)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -9,6 +10,7 @@ import torch
 from torch import nn
 
 from runtime.log import log
+from runtime.sizes import counted
 
 
 class Recorder:
@@ -18,7 +20,8 @@ class Recorder:
     A pass is complete when the root returned. What arrived only before the root was called counts
     too: generate() runs an encoder by itself. Without a call of the root it is complete when
     every module has arrived. order: the names then, in the order of arrival; None until then.
-    differs: whether it is another order than that of ``names``, as was said.
+    differs: whether it is another order than that of ``names``, and a warning has said so; where it
+    cost no miss, that is said at INFO alone.
     """
 
     def __init__(self, names: Sequence[str], misses: Callable[[], int], guarded: bool) -> None:
@@ -67,9 +70,11 @@ class Recorder:
         for handle in self._handles:
             handle.remove()
         absent = [name for name in self._names if name not in self.order]
-        self.differs = self.order != tuple(name for name in self._names if name in self.order)
-        if self.differs:
-            log.warning("%s", self._other_order(self.order))
+        if self.order != tuple(name for name in self._names if name in self.order):
+            missed = self._misses() - self._missed_before
+            self.differs = missed > 0 or not self._guarded
+            level = logging.WARNING if self.differs else logging.INFO
+            log.log(level, "%s", self._other_order(self.order, missed))
         if absent:
             log.warning(
                 "%d of %d modules did not run in the first complete pass; if they never do, their "
@@ -77,8 +82,8 @@ class Recorder:
                 *(len(absent), len(self._names), absent),
             )
 
-    def _other_order(self, order: Sequence[str]) -> str:
-        cost = f"{self._misses() - self._missed_before} misses in it; on_miss='raise' forbids them"
+    def _other_order(self, order: Sequence[str], missed: int) -> str:
+        cost = f"{counted(missed, 'miss', 'misses')} in it; on_miss='raise' forbids them"
         if not self._guarded:
             cost = "and the guard is off: its output may be wrong"
         return (

@@ -14,7 +14,7 @@ from runtime.interpreter import Counts
 from runtime.layout import size_of
 from runtime.leaves import leaves
 from runtime.select import Selection, tensors_that_stay
-from runtime.sizes import megabytes
+from runtime.sizes import counted, megabytes, misses_in
 
 if TYPE_CHECKING:
     from runtime.offload import Offloaded
@@ -23,6 +23,8 @@ DERIVED = ("passes", "copies_a_pass", "bytes_device", "bytes_saved")
 """What follows from a report's counts, and is in its JSON too."""
 FEW = 4
 """So many names are said; of more, how many there are."""
+LITTLE = 50_000
+"""Smaller tensors beside the slots are not named, in bytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,9 +130,7 @@ class Report:
             f"{saved} saved of {megabytes(self.bytes_whole)}"
         )
         beside = [
-            f"{name} {size}"
-            for name, bytes_ in self.largest
-            if (size := megabytes(bytes_)) != NOTHING
+            f"{name} {megabytes(bytes_)}" for name, bytes_ in self.largest if bytes_ >= LITTLE
         ]
         memory = [
             f"{megabytes(size)} {what}"
@@ -146,7 +146,7 @@ class Report:
         )
         rows = [
             ("schedule", f"{self.policy}, {sizes}, {verified}"),
-            ("guard", f"{guard}; {self.misses} misses in {self.runs} runs"),
+            ("guard", f"{guard}; {misses_in(self.misses, self.runs)}"),
             ("device", device),
             ("saved", f"nothing: {self.unsaved}" if self.unsaved else ""),
             ("beside", ", ".join(beside)),
@@ -177,13 +177,11 @@ class Report:
         return table
 
 
-NOTHING = megabytes(0)
-
-
 def closing(report: Report) -> str:
     """The totals, in one line."""
     return (
-        f"closed after {report.runs} runs, {report.passes:.1f} passes: {report.misses} misses; "
+        f"closed after {counted(report.runs, 'run')}, {report.passes:.1f} passes: "
+        f"{counted(report.misses, 'miss', 'misses')}; "
         f"{report.preloaded + report.copies} copies, {report.redundant} of them redundant, "
         f"{megabytes(report.bytes_copied)} in all"
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -108,24 +108,33 @@ def _listed(
     if isinstance(model, nn.Module) and not isinstance(model, nn.ModuleList):
         refuse(model)
         _refuse_scripted("the model", model)
-        if layers is None:
-            return model, find(model)
-        if isinstance(layers, str):
-            layers = [layers]
-        if not isinstance(layers, Iterable):
-            raise OffloadError(
-                f"layers is a {type(layers).__name__}; give a list of modules or name patterns"
-            )
-        return model, resolve(model, layers)
+        return model, find(model) if layers is None else resolve(model, _given(layers))
     if layers is not None:
         raise OffloadError("layers goes with a model; a list of modules is all of its layers")
-    if isinstance(model, str | bytes) or not isinstance(model, Iterable):
+    if isinstance(model, str | bytes | Mapping) or not isinstance(model, Iterable):
         raise OffloadError(
             f"model is a {type(model).__name__}; give an nn.Module or a list{_its_parts(model)}"
         )
     listed = list(model)
     refuse(listed)
     return None, listed
+
+
+def _given(layers: object) -> Iterable[object]:
+    """The entries of what was given as layers."""
+    if isinstance(layers, str):
+        return [layers]
+    if isinstance(layers, nn.ModuleDict):
+        return layers.values()
+    kind = type(layers).__name__
+    if isinstance(layers, nn.Module) and not isinstance(layers, nn.ModuleList):
+        raise OffloadError(
+            f"layers is a {kind}, one module: give layers=[it] for one layer, or "
+            f"layers=list(it) for its members"
+        )
+    if isinstance(layers, Mapping) or not isinstance(layers, Iterable):
+        raise OffloadError(f"layers is a {kind}; give a list of modules or name patterns")
+    return layers
 
 
 def _its_parts(model: object, most: int = 4) -> str:

@@ -120,7 +120,7 @@ def without(names: Sequence[str], modules: Sequence[nn.Module], keep: object) ->
     """The positions of the layers that are not kept. OffloadError if an entry of ``keep``, a
     module or a name pattern, is none of them, or if nothing is left."""
     one = isinstance(keep, str) or (isinstance(keep, nn.Module) and runs(keep))
-    entries = (keep,) if one else keep
+    entries = (keep,) if one else keep.values() if isinstance(keep, nn.ModuleDict) else keep
     if not isinstance(entries, Iterable):
         raise OffloadError(f"keep is a {type(keep).__name__}; give modules or name patterns")
     kept: set[int] = set()

@@ -59,5 +59,18 @@ def whole(value: object) -> int | None:
 
 
 def megabytes(size: float) -> str:
-    """A size for people, in MB of 10**6 bytes."""
-    return f"{size / 1e6:.1f} MB"
+    """A size for people: in MB of 10**6 bytes; what is less than 0.1 MB, in KB of 10**3 bytes, or
+    in bytes."""
+    if not size or size >= 1e5:
+        return f"{size / 1e6:.1f} MB"
+    return f"{size / 1e3:.1f} KB" if size >= 100 else f"{size:g} B"
+
+
+def counted(number: int, word: str, plural: str = "") -> str:
+    """So many of them: "1 miss", "2 misses"."""
+    return f"{number} {word if number == 1 else plural or word + 's'}"
+
+
+def misses_in(misses: int, runs: int) -> str:
+    """How often modules were not resident, of so many runs."""
+    return f"{counted(misses, 'miss', 'misses')} in {counted(runs, 'run')}"

@@ -35,12 +35,14 @@ class ScheduleViolation(ValueError):
 
     ``violations`` holds the first violation of each violated property; each carries the
     trace that leads to it. Likely cause: a refill target computed for another ring.
+    what: what is unsafe.     remedy: what to do; both are left out where they are not known.
     """
 
-    def __init__(self, violations: tuple[Violation, ...]) -> None:
+    def __init__(self, violations: tuple[Violation, ...], what: str = "", remedy: str = "") -> None:
         assert violations, "a ScheduleViolation names at least one violation"
         self.violations = violations
-        super().__init__("\n".join(str(violation) for violation in violations))
+        text = "\n".join(str(violation) for violation in violations)
+        super().__init__("".join([what and f"{what}: ", text, remedy and f"; {remedy}"]))
 
 
 class CertificateError(ValueError):

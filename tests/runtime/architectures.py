@@ -140,7 +140,6 @@ _BART: dict[str, Any] = {
 _BART_BLOCKS = _in(("model.encoder.layers", 3), ("model.decoder.layers", 2))
 _LAYERS = _in(("model.layers", 4))
 
-_EMBEDDINGS = "its _no_split_modules have the embeddings too, which are larger than a layer"
 _ORDER = "found in the order in which they hang, which is another one"
 
 ARCHITECTURES: dict[str, Architecture] = {
@@ -161,9 +160,7 @@ ARCHITECTURES: dict[str, Architecture] = {
         _in(("transformer.h", 5)),
     ),
     # encoders: plain, and with groups of tied layers
-    "BERT": Architecture(
-        "BertForMaskedLM", _PLAIN, _TEXT, _in(("bert.encoder.layer", 4)), _EMBEDDINGS
-    ),
+    "BERT": Architecture("BertForMaskedLM", _PLAIN, _TEXT, _in(("bert.encoder.layer", 4))),
     "ALBERT": Architecture(
         "AlbertModel",
         _PLAIN | {"embedding_size": 8, "num_hidden_groups": 4},
@@ -214,20 +211,20 @@ ARCHITECTURES: dict[str, Architecture] = {
         _LAYERS,
     ),
     # vision, and with text beside it
-    "ViT": Architecture("ViTModel", _PLAIN | _IMAGE, _PIXELS, _in(("layers", 4)), _EMBEDDINGS),
+    "ViT": Architecture("ViTModel", _PLAIN | _IMAGE, _PIXELS, _in(("layers", 4))),
     "CLIP": Architecture(
         "CLIPModel",
         _TOWERS,
         _TEXT | _PIXELS,
         _in(("vision_model.encoder.layers", 4), ("text_model.encoder.layers", 4)),
-        f"{_EMBEDDINGS}; {_ORDER}",
+        _ORDER,
     ),
     "Siglip": Architecture(
         "SiglipModel",
         _TOWERS,
         _TEXT | _PIXELS,
         _in(("vision_model.encoder.layers", 4), ("text_model.encoder.layers", 4)),
-        f"{_EMBEDDINGS}; {_ORDER}",
+        _ORDER,
     ),
     # speech: an encoder, and one with a decoder
     "Wav2Vec2": Architecture(

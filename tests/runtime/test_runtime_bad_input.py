@@ -161,9 +161,40 @@ def test_an_unsafe_function_of_a_user() -> None:
 
 
 def test_a_schedule_for_another_ring() -> None:
-    for ring in (Ring(N, 3), Ring(N + 1, 2), Ring(N - 1, 2)):
-        message = re.escape(f"the schedule is for {ring}, but this offload is {Ring(N, 2)}")
-        refused(stack(N), OffloadError, message, policy=policies.balanced(ring), slots=2)
+    for modules in (N + 1, N - 1):
+        message = re.escape(
+            f"the schedule is for {modules} modules, but this offload has {N}; make it for "
+            f"Ring({N}, 2)"
+        )
+        for slots in (2, None):
+            schedule = policies.balanced(Ring(modules, 2))
+            refused(stack(N), OffloadError, message, policy=schedule, slots=slots)
+
+
+def test_a_schedule_with_other_slots_beside_it() -> None:
+    schedule = policies.balanced(Ring(N, 3))
+    for policy in (schedule, verify(schedule)):
+        message = "^the schedule is for 3 slots, but this offload has 2; pass slots=3, or leave"
+        refused(stack(N), OffloadError, message, policy=policy, slots=2)
+
+
+@pytest.mark.parametrize("prove", [verify, lambda schedule: schedule])
+def test_a_schedule_brings_its_slots(prove: Callable[[Schedule], Any]) -> None:
+    schedule = policies.balanced(Ring(N, 3))
+    with runtime.offload(stack(N), policy=prove(schedule)) as offloaded:
+        assert offloaded.schedule == schedule
+
+
+def test_an_unsafe_policy_is_named_with_its_ring_and_safe_ones() -> None:
+    refused(
+        stack(N),
+        ScheduleViolation,
+        f"^policy 'modular' is not safe for {N} modules over 2 slots: ownership: pass 0(.|\\n)*; "
+        "leave policy out, or choose one of slot_local, chain, balanced, double_buffer, "
+        "single_buffer, rotating, restart, one_ahead, on_demand$",
+        policy="modular",
+        slots=2,
+    )
 
 
 def two_passes() -> Schedule:

@@ -234,8 +234,8 @@ def test_parameters_made_in_inference_mode() -> None:
     assert_unchanged(model, before)
 
 
-# Mended: an AttributeError from torch; without the look at forward, a RuntimeError from torch
-# ("register_forward_pre_hook is not supported"), and the layers before it keep their hooks.
+# Mended: it was an AttributeError from torch; without the look at forward, a RuntimeError from
+# torch ("register_forward_pre_hook is not supported"), and the layers before it kept their hooks.
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of torch.jit.script
 def test_scripted_layers() -> None:
     model = model_with(torch.jit.script(nn.Linear(WIDTH, WIDTH)))

@@ -181,7 +181,7 @@ def test_between_foreign_device_types_the_objects_stay_too(monkeypatch: pytest.M
         assert_unchanged(model, before)
 
 
-# Mended: swap_tensors swaps all of the object, its attributes and its gradient too.
+# Mended: swap_tensors swapped all of the object, its attributes and its gradient too.
 def test_between_foreign_device_types_attributes_and_gradients_stay(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

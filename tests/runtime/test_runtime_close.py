@@ -114,7 +114,7 @@ WHERE: dict[str, Callable[[Stack, int], nn.Module]] = {
 @pytest.mark.parametrize("before", [True, False])
 @pytest.mark.parametrize("late", [True, False], ids=["registered late", "registered first"])
 @pytest.mark.parametrize("where", WHERE)
-# Mended: [at-registered first-True-*]: our hook still runs after close(): IndexError; before that
+# Mended: [at-registered first-True-*]: our hook still ran after close(): IndexError; before that
 # it bound the slot for good.
 def test_closing_in_the_middle_of_a_pass(where: str, late: bool, before: bool, index: int) -> None:
     """From a hook inside a module or of a module: before ours or after them."""
@@ -205,7 +205,7 @@ STAGES = {
 }
 
 
-# Mended: [before the hooks], [after the hooks]: what was registered stays.
+# Mended: [before the hooks], [after the hooks]: what was registered stayed.
 @pytest.mark.parametrize("stage", STAGES)
 def test_when_wrapping_fails_nothing_is_changed(
     stage: str, monkeypatch: pytest.MonkeyPatch

@@ -85,7 +85,7 @@ def test_compiled_models_are_right_and_copy_as_often_as_others(compile_: Compile
 
 
 # Mended: [whole], [in_place]: Dynamo skips its guards on hooks, so that a model which ran compiled
-# before it was offloaded runs on without them: right here, from the host blocks, but not offloaded.
+# before it was offloaded ran on without them: right here, from the host blocks, but not offloaded.
 @pytest.mark.parametrize("compile_", WAYS)
 def test_it_may_be_compiled_before_it_is_offloaded(compile_: Compile) -> None:
     model = stack(4)

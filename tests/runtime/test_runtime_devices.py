@@ -59,6 +59,11 @@ def test_a_cpu_may_be_asked_for_beside_an_accelerator(monkeypatch: pytest.Monkey
         assert same(outputs(model, batches(1)), outputs(stack(3), batches(1)))
 
 
+def test_there_is_one_cpu() -> None:
+    with pytest.raises(OffloadError, match=r"^device cpu:1: there is one CPU; pass device='cpu'$"):
+        streams_of("cpu:1")
+
+
 def test_another_accelerator_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     accelerator(monkeypatch)
     with pytest.raises(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -207,3 +208,38 @@ def test_what_is_wrong_is_said_before_the_plain_model_runs(
     monkeypatch.setattr(bench, "whole", lambda *_: pytest.fail("the plain model ran"))
     assert main(["bench", folder, "--tokens", "1", "--device", "cpu", *arguments]) == 2
     assert said in capsys.readouterr().err
+
+
+def no_model(*_: Any) -> Any:
+    pytest.fail("the model was loaded")
+
+
+def test_a_policy_that_there_is_not_is_said_before_the_model_is_loaded(
+    capsys: Output, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bench, "subject_of", no_model)
+    assert main(["bench", "demo", "--policy", "nonsense", "--device", "cpu"]) == 2
+    assert capsys.readouterr().err.startswith("error: no policy is called 'nonsense'")
+
+
+@pytest.mark.parametrize("name", ["demo", "a/folder"])
+def test_without_transformers_it_is_said_what_to_install(
+    name: str, capsys: Output, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "transformers", None)
+    monkeypatch.setattr(demo, "PACKAGE", "no_such_package")
+    assert main(["bench", name, "--device", "cpu"]) == 2
+    assert capsys.readouterr().err == (
+        "error: demo and bench need transformers: pip install 'ringproof[demo]' -c "
+        "constraints/cpu.txt\n"
+    )
+
+
+def test_a_model_that_is_no_decoder_is_refused_in_a_line(tmp_path: Path, capsys: Output) -> None:
+    transformers = pytest.importorskip("transformers")
+    transformers.T5Config().save_pretrained(tmp_path)
+    assert main(["bench", str(tmp_path), "--device", "cpu"]) == 2
+    error = capsys.readouterr().err
+    assert "T5Config" in error
+    assert error.count("\n") == 1
+    assert len(error) < 500

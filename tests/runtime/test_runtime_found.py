@@ -15,6 +15,7 @@ import torch
 from torch import nn
 
 from runtime.find import find
+from schedule import OffloadError
 from tests.runtime.models import Block, Stack
 
 SIZE: dict[str, Any] = {
@@ -271,3 +272,26 @@ def test_a_kind_without_forward_is_no_block() -> None:
     model = nn.ModuleDict({"a": Holder(), "b": Holder()})
     model._no_split_modules = ["Holder", "Block"]
     assert table(model) == {"a.parts.# Block": 3, "b.parts.# Block": 3}
+
+
+class Branches(nn.Module):
+    """Blocks that hang under names."""
+
+    def __init__(self, box: type[nn.Module], **beside: nn.Module) -> None:
+        super().__init__()
+        self.box = box()
+        blocks = {name: nn.Sequential(nn.Linear(8, 8), nn.GELU()) for name in ("text", "image")}
+        for name, block in (blocks | beside).items():
+            self.box.add_module(name, block)
+
+
+def test_blocks_in_a_dictionary_are_found() -> None:
+    assert table(Branches(nn.ModuleDict)) == dict.fromkeys(
+        ("box.text Sequential", "box.image Sequential"), 1
+    )
+
+
+@pytest.mark.parametrize("box", [nn.ModuleDict, nn.Module])
+def test_what_a_block_has_inside_is_not_taken_for_the_layers(box: type[nn.Module]) -> None:
+    with pytest.raises(OffloadError, match=r"^no layers were found in Branches: .* ModuleDict of"):
+        find(Branches(box, head=nn.Linear(8, 8)))

@@ -98,6 +98,10 @@ def test_what_is_no_whole_number(value: Any) -> None:
             assert said.startswith(f"{field} must be a size in whole bytes or text like '16GiB'")
 
 
+def test_a_source_that_is_no_function() -> None:
+    assert error_of(stack(3), source=3).startswith("source is a int; give a function (full name,")
+
+
 # ---- bare lists
 
 
@@ -198,7 +202,7 @@ def test_a_pipeline_of_transformers_has_a_model() -> None:
         image_processor=transformers.ViTImageProcessor(),
         device="cpu",
     )
-    assert "one of its parts: .model (a ViTModel, 0." in error_of(pipe)
+    assert "one of its parts: .model (a ViTModel, 99.8 KB" in error_of(pipe)
 
 
 def test_a_pipeline_of_diffusers_has_a_unet() -> None:
@@ -208,7 +212,7 @@ def test_a_pipeline_of_diffusers_has_a_unet() -> None:
         up_block_types=("UpBlock2D",) * 2, norm_num_groups=2, sample_size=8,
     )  # fmt: skip
     pipe = diffusers.DDPMPipeline(unet, diffusers.DDPMScheduler())
-    assert "one of its parts: .unet (a UNet2DModel, 0." in error_of(pipe)
+    assert "one of its parts: .unet (a UNet2DModel, 60.8 KB" in error_of(pipe)
 
 
 @pytest.mark.parametrize("layers", [None, "0", ["*"]])

@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 import torch
-from torch import nn
 
 import runtime
 from schedule import OffloadError
@@ -141,28 +140,18 @@ class Box:
         self.x = x
 
 
-# Mended: tree_leaves does not look into objects, so that the wrong gradient comes in silence.
-def test_an_output_inside_an_object_is_refused_or_has_the_right_gradient() -> None:
-    def run(layers: list[nn.Module]) -> torch.Tensor:
-        x = batches(1)[0].requires_grad_()
-        y = x
-        for layer in layers:
-            y = layer(y).x
-        y.sum().backward()
-        return x.grad
-
-    torch.manual_seed(0)
-    layers = [Wrapping(Box) for _ in range(3)]
-    wanted = run(copy.deepcopy(layers))
-    with runtime.offload(layers, slots=1):
-        try:
-            found = run(layers)
-        except (OffloadError, RuntimeError):
-            return
-    assert torch.equal(found, wanted)
+# Mended: tree_leaves does not look into objects, so that the wrong gradient came in silence.
+def test_an_output_inside_an_object_is_refused_too() -> None:
+    layers = [Wrapping(Box) for _ in range(2)]
+    x = batches(1)[0].requires_grad_()
+    with (
+        runtime.offload(layers, slots=1),
+        pytest.raises(OffloadError, match=r"^an output of modules\[0\] requires grad, but by the"),
+    ):
+        layers[0](x)
 
 
-# Mended: grad is asked for where the hook runs, not where the output was made.
+# Mended: grad was asked for where the hook runs, not where the output was made.
 def test_an_output_that_requires_grad_under_no_grad_is_refused() -> None:
     """A layer that enables grad for itself."""
 

@@ -235,3 +235,31 @@ def test_one_of_the_usual_name_is_taken_beside_others(tmp_path: Path) -> None:
     model = on_meta()
     with runtime.load(model, tmp_path):
         assert same(outputs(model, INPUTS), outputs(stack(N), INPUTS))
+
+
+def test_a_shard_that_has_no_name(tmp_path: Path) -> None:
+    index = save_sharded(stack(N), tmp_path)
+    data = json.loads(index.read_text())
+    data["weight_map"]["scale"] = 3
+    index.write_text(json.dumps(data))
+    refused(
+        on_meta(), tmp_path, r"model\.safetensors\.index\.json names the shard 3, which is no text"
+    )
+
+
+def test_a_file_that_can_not_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    save_sharded(stack(N), tmp_path)
+    shard = tmp_path / "model-00002-of-00003.safetensors"
+    shard.unlink()
+    shard.mkdir()
+    refused(
+        on_meta(), tmp_path, r"model-00002-of-00003\.safetensors can't be read \(Is a directory\)"
+    )
+    shard.rmdir()
+    shard.write_bytes(b"")
+
+    def denied(*_: Any) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "open", denied)  # root may read everything
+    refused(on_meta(), shard, r"00002-of-00003\.safetensors can't be read \(Permission denied\)")

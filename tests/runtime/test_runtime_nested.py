@@ -229,7 +229,7 @@ def ignoring(inner: Inner) -> Inner:
     return run
 
 
-# Mended: no hook tells that the inner module ended, and the outer one reads on in its weights.
+# Mended: no hook told that the inner module ended, and the outer one read on in its weights.
 def test_an_interrupt_that_the_outer_module_catches_does_not_harm_it() -> None:
     """Right, or an error: the outer module's own departure could notice."""
     found = []
@@ -247,7 +247,7 @@ def test_an_interrupt_that_the_outer_module_catches_does_not_harm_it() -> None:
     assert torch.equal(*found)
 
 
-# Mended: the outer run stays noted, since the inner one is taken for it.
+# Mended: the outer run stayed noted, since the inner one was taken for it.
 def test_after_an_interrupt_of_itself_that_it_catches_a_module_shows_its_master() -> None:
     model = hosts(3)
     before = picture(model).parameters

@@ -74,7 +74,7 @@ HARMLESS: dict[str, Callable[[Block, torch.Tensor], Any]] = {
 }
 
 
-# Mended: [sparse*], [mkldnn]: a tensor without storage has no data pointer: RuntimeError.
+# Mended: [sparse*], [mkldnn]: a tensor without storage has no data pointer: that was an error.
 @pytest.mark.parametrize("name", HARMLESS)
 @pytest.mark.filterwarnings("ignore:Sparse CSR tensor support is in beta")
 def test_other_outputs_are_none_of_our_business(name: str) -> None:

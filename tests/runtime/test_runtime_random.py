@@ -158,7 +158,7 @@ def test_the_strategy_draws_all_that_matters() -> None:
     assert wanted - seen == set()
 
 
-# Mended: a slot is sized by the modules that run from it, not by those that are copied into it.
+# Mended: a slot was sized by the modules that run from it, not by those that are copied into it.
 def test_a_useless_refill_into_a_slot_that_no_module_uses_does_no_harm() -> None:
     """The check calls it safe, with a lint."""
     log: Log = []

@@ -11,6 +11,7 @@ from torch import nn
 
 import runtime
 from runtime.select import select
+from schedule import OffloadError
 from tests.runtime.models import (
     WIDTH,
     Block,
@@ -213,3 +214,41 @@ def test_modules_whose_truth_value_is_false() -> None:
     with runtime.offload(model, slots=2) as offloaded:
         assert offloaded.selection.root is model
         assert same(outputs(model, batches(2)), wanted)
+
+
+# ---- containers given as layers
+
+
+class Named(Stack):
+    """Its blocks hang in a ModuleDict, under the names of other modules."""
+
+    def __init__(self) -> None:
+        super().__init__([])
+        self.blocks = nn.ModuleDict({"head": Block(), "embed": Block()})
+
+
+def test_of_a_module_dict_its_modules_are_meant_and_not_their_names() -> None:
+    model = Named()
+    assert names(model, model.blocks) == ("blocks.head", "blocks.embed")
+    left = select(model, [*model.blocks.values(), model.head], keep=model.blocks)
+    assert left.names == ("head",)
+
+
+@pytest.mark.parametrize("make", [lambda: nn.Sequential(Block(), Block()), Block])
+def test_one_module_as_layers_may_mean_two_things(make: Callable[[], nn.Module]) -> None:
+    given = make()
+    message = (
+        f"layers is a {type(given).__name__}, one module: give layers=[it] for one layer, or "
+        "layers=list(it) for its members"
+    )
+    with pytest.raises(OffloadError) as caught:
+        select(nn.ModuleDict({"it": given}), given)
+    assert str(caught.value) == message
+
+
+def test_a_dictionary_is_no_list() -> None:
+    model = stack(2)
+    with pytest.raises(OffloadError, match="layers is a dict; give a list of modules or name pat"):
+        select(model, {"layers.0": model.layers[0]})
+    with pytest.raises(OffloadError, match=r"model is a dict; give an nn\.Module or a list$"):
+        select({"layers.0": model.layers[0]})

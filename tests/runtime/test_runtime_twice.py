@@ -77,7 +77,7 @@ def test_offloading_a_parameter_that_another_offloaded_model_shares() -> None:
         assert same(outputs(first, batches(1)), outputs(stack(3, seed=1), batches(1)))
 
 
-# Mended: the mark is an attribute of the Parameter, and is pickled with it.
+# Mended: the mark was an attribute of the Parameter, and was pickled with it.
 def test_a_parameter_saved_while_offloaded_can_be_offloaded_elsewhere() -> None:
     with runtime.offload(stack(1).layers, slots=1) as offloaded:
         (layer,) = offloaded.selection.modules

@@ -62,7 +62,7 @@ def reloading() -> Schedule:
     )
 
 
-# Mended: the hook on enter refills the slot before the interrupted module is unbound.
+# Mended: the hook on enter refilled the slot before the interrupted module was unbound.
 def test_after_a_keyboard_interrupt_the_first_hook_already_mends() -> None:
     """state_dict as seen by the first layer of the model, which is not offloaded."""
     model = Stack([Interrupted(WIDTH, WIDTH) for _ in range(2)])
@@ -77,7 +77,7 @@ def test_after_a_keyboard_interrupt_the_first_hook_already_mends() -> None:
         assert_same_values(seen[0], before)
 
 
-# Mended: the same, and then module 1's master for good has module 0's weights, in silence.
+# Mended: the same, and then module 1's master had module 0's weights for good, in silence.
 def test_an_update_after_a_keyboard_interrupt_does_not_spoil_the_master() -> None:
     model = Stack([Interrupted(WIDTH, WIDTH) for _ in range(2)])
     with torch.no_grad(), runtime.offload(model, slots=1, policy=reloading()):
