@@ -41,6 +41,10 @@ class InlineStreams:
     def current(self) -> AbstractContextManager[Any]:
         return self._nowhere
 
+    def captures(self) -> bool:
+        """Whether a graph is being captured."""
+        return False
+
     def synchronize(self) -> None:
         """Nothing is ever under way."""
 
@@ -57,6 +61,7 @@ class AcceleratorStreams:
         self._copy_streams: dict[str, torch.Stream] = {}
         self._events: dict[Event, torch.Event] = {}
         self._last: torch.Stream | None = None
+        self._captures = _capture_state(device)
 
     def fence(self, operation: Record | Wait) -> Action:
         """Record the operation's event on its stream, or let the stream (or the host) wait for
@@ -85,6 +90,10 @@ class AcceleratorStreams:
         """The stream that is current now, which it makes current again as a context."""
         stream: AbstractContextManager[Any] = torch.accelerator.current_stream(self.device)
         return stream
+
+    def captures(self) -> bool:
+        """Whether what is issued now on the compute stream goes into a graph."""
+        return self._captures()
 
     def synchronize(self) -> None:
         """Wait until every copy has landed, so that host blocks and slots may be given up."""
@@ -133,6 +142,15 @@ def streams_of(device: torch.device | str | None) -> Streams:
     if chosen.index is None:
         chosen = torch.device(chosen.type, torch.accelerator.current_device_index())
     return AcceleratorStreams(chosen)
+
+
+def _capture_state(device: torch.device) -> Callable[[], bool]:
+    """What says whether the current stream is captured into a graph."""
+    if hasattr(torch.Stream, "is_capturing"):
+        return lambda: bool(torch.accelerator.current_stream(device).is_capturing())
+    # An older torch: each device type has its own.
+    asked = getattr(getattr(torch, device.type, None), "is_current_stream_capturing", None)
+    return asked or (lambda: False)
 
 
 def _copy(pieces: Pieces) -> None:

@@ -26,6 +26,7 @@ from runtime.kept import check_kept, raised
 from runtime.misses import MissLog, not_resident
 from runtime.outputs import check_output
 from runtime.recorder import Recorder
+from runtime.refuse import refuse_recording
 from runtime.select import Selection
 from schedule.errors import OffloadError
 from schedule.guard import arrives, innermost, resumes
@@ -102,6 +103,7 @@ class Hooks:
             self._begin_pass()
 
     def _begin_pass(self) -> None:
+        refuse_recording(self.interpreter.streams)
         passes = self.interpreter.passes
         self._pass = self._next_pass
         self._next_pass = (self._pass + 1) % len(passes)
@@ -128,8 +130,7 @@ class Hooks:
         with self.lock:
             if self._removed:
                 return  # close() came during this call
-            if torch.jit.is_tracing():
-                raise OffloadError("torch.jit.trace would keep slots as constants: close() first")
+            refuse_recording(self.interpreter.streams)
             if self._running and not self._mend(index):
                 raise self._overlap(f"{self.selection.names[index]} (module {index})")
             if self.selection.root is None and index <= self._arrived:

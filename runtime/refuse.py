@@ -8,8 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+import torch
 from torch import nn
 
+from runtime.device import Streams
 from runtime.layout import MARK
 from schedule.errors import OffloadError
 
@@ -30,6 +32,19 @@ def refuse(model: nn.Module | Iterable[Any]) -> None:
             if getattr(tensor, MARK, None) == id(tensor):
                 path = f"{name}.{key}" if name else key
                 raise OffloadError(f"{path} is offloaded already; close() that offload first")
+
+
+def refuse_recording(streams: Streams) -> None:
+    """OffloadError while what runs is recorded, to run again without its hooks: it would read
+    whatever the slots hold by then."""
+    if torch.jit.is_tracing():
+        raise OffloadError("torch.jit.trace would keep slots as constants: close() first")
+    if streams.captures():
+        raise OffloadError(
+            "an offloaded model is captured into a graph, whose replays run no hooks and would "
+            "read whatever its slots hold by then: run it without the capture, or close() first "
+            "(with torch.compile use a mode without CUDA graphs)"
+        )
 
 
 def _named(model: nn.Module | Iterable[Any]) -> Iterator[tuple[str, nn.Module]]:
