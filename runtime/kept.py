@@ -96,18 +96,17 @@ def _goes_away(weights: DeviceSet, interpreter: Interpreter) -> bool:
 def _only_in_frames(weights: DeviceSet) -> bool:
     """Whether all that refer to these weights, and to views of them, are frames of functions that
     ended by an exception, which somebody keeps: nothing reads them any more."""
-    frames, here = 0, sys._getframe()
     ours, counted = weights.containers(), set(map(id, weights.counted))
     views = list(_views(weights))
-    ours.add(id(views))
+    ours |= {id(views), id(sys._getframe())}
+    holders = [one for one in gc.get_referrers(*views) if id(one) not in ours]
+    if not holders or not all(isinstance(one, FrameType) for one in holders):
+        return False
+    ours.add(id(holders))
     for view in views:  # no closure over it: that would be one more that refers to it
-        others = [one for one in gc.get_referrers(view) if id(one) not in ours and one is not here]
-        if not all(isinstance(one, FrameType) for one in others):
-            return False
-        if not others and id(view) not in counted:
+        if id(view) not in counted and all(id(one) in ours for one in gc.get_referrers(view)):
             return False  # something that is not Python's has it
-        frames += len(others)
-    return frames > 0
+    return True
 
 
 def _views(weights: DeviceSet) -> Iterator[torch.Tensor]:
