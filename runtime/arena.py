@@ -73,6 +73,11 @@ class Arena:
         self._forget_all_but(layouts)
         self.layouts, self.slots = tuple(layouts), tuple(slots)
 
+    def reorder(self, order: Sequence[int]) -> None:
+        """Count the modules of these positions one after the other."""
+        self.plan([self.layouts[one] for one in order])
+        self._own = [self._own[one] for one in order]
+
     def _forget_all_but(self, layouts: Sequence[Layout]) -> None:
         """Tensors that are in no layout any more are none of ours."""
         kept = {id(leaf) for layout in layouts for leaf, _ in layout.leaves}
@@ -113,9 +118,6 @@ class Arena:
             tuple({id(tensor): tensor for tensor in every}.values()),
             tuple(one for one in layout.items if one.composed),
         )
-        for weights in self.sets.values():
-            if weights.module == module:
-                weights.share_attributes()
         self._own[module : module + 1] = [own]
         self.changed.discard(module)
         return_freed(layout.size)
@@ -130,6 +132,7 @@ class Arena:
                 self.refuse_changed(weights.module)
             weights.follow_attributes()
         if weights.held is None:
+            weights.share_attributes()
             weights.held = weights.references()
         for table, name, host, device in weights.rows:
             shown = table.get(name)

@@ -37,7 +37,7 @@ class Around:
         wait: Callable[[], None],
         adopt: Callable[[int | None], None],
     ) -> None:
-        self._selection, self._arena, self._hooks = hooks.selection, arena, hooks
+        self._arena, self._hooks = arena, hooks
         self._wait, self._adopt = wait, adopt
         self._handles: list[Any] = []
         self._watches: list[Callable[[], object]] = []
@@ -47,8 +47,9 @@ class Around:
     def register(self) -> None:
         """Put the hooks in; those that are there already are taken out first."""
         self.remove()
+        selection = self._hooks.selection
         parts: dict[int, int] = {}
-        for index, module in enumerate(self._selection.modules):
+        for index, module in enumerate(selection.modules):
             for part in module.modules():
                 parts[id(part)] = index
                 self._loads(part, index)
@@ -60,8 +61,8 @@ class Around:
         for module in self._above():
             self._loads(module, None)
         # What lies beside them too: it would be converted, and the rest would not fit it.
-        root = self._selection.root
-        for scope in self._selection.modules if root is None else (root,):
+        root = selection.root
+        for scope in selection.modules if root is None else (root,):
             for module in scope.modules():
                 self._shadow(module, FIXED)
         self._watch(parts)
@@ -83,7 +84,8 @@ class Around:
 
     def _above(self) -> Iterator[nn.Module]:
         """The modules that an offloaded one lies in."""
-        root, chosen = self._selection.root, {id(module) for module in self._selection.modules}
+        selection = self._hooks.selection
+        root, chosen = selection.root, {id(module) for module in selection.modules}
         for module in [] if root is None else root.modules():
             inner = {id(part) for part in module.modules()}
             if id(module) not in chosen and inner & chosen:

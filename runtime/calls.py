@@ -16,6 +16,7 @@ from typing import Any
 from torch import nn
 
 from runtime.interpreter import Step
+from schedule.errors import OffloadError
 
 Call = tuple[Step, AbstractContextManager[Any]]
 """One run under way, and the stream that was current when it began, on which it resumes. A plain
@@ -39,7 +40,16 @@ def alive(
     return found
 
 
-def name_of_thread(thread: int) -> str:
+def overlap(what: str, runs: str, thread: int) -> OffloadError:
+    """The error for what was called in this thread while ``runs`` runs in that one."""
+    here, there = _name_of(threading.get_ident()), _name_of(thread)
+    return OffloadError(
+        f"{what} was called in thread {here!r} while {runs} runs in thread {there!r}: the threads "
+        f"would share its slots; let the calls follow each other, for instance under a lock"
+    )
+
+
+def _name_of(thread: int) -> str:
     """As ``threading`` knows it, which knows those alone that it started, or that asked."""
     names = {one.ident: one.name for one in threading.enumerate()}
     return names.get(thread, str(thread))

@@ -11,7 +11,7 @@ another thread's module is under way a hook leaves everything as it is, or is an
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from threading import RLock, get_ident
 from typing import Any
@@ -20,7 +20,7 @@ import torch
 from torch import nn
 
 from runtime.annotate import Spans
-from runtime.calls import Call, alive, name_of_thread
+from runtime.calls import Call, alive, overlap
 from runtime.interpreter import Interpreter, Step
 from runtime.kept import check_kept, raised
 from runtime.misses import MissLog, not_resident
@@ -44,9 +44,16 @@ class Hooks:
     At which pass of the period the model is, is known at each enter of the root; without the
     root a pass is taken to begin where a module arrives that is no later than the one before. A
     wrong guess costs misses alone, since the guard compares what the step's own slot holds.
+    adopt: called with the order, as positions, in which the modules ran in the first pass.
     """
 
-    def __init__(self, selection: Selection, interpreter: Interpreter, on_miss: str) -> None:
+    def __init__(
+        self,
+        selection: Selection,
+        interpreter: Interpreter,
+        on_miss: str,
+        adopt: Callable[[Sequence[int]], bool],
+    ) -> None:
         self.selection, self.interpreter, self.on_miss = selection, interpreter, on_miss
         self.runs = self.misses = 0
         self._pass = self._next_pass = 0
@@ -59,7 +66,7 @@ class Hooks:
         self._removed = False
         self._spans = Spans(len(selection.modules))
         self._misses = MissLog(selection.names)
-        self.recorder = Recorder(selection.names, lambda: self.misses, on_miss != OFF)
+        self.recorder = Recorder(selection.names, lambda: self.misses, on_miss != OFF, adopt)
 
     @property
     def running(self) -> tuple[int, ...]:
@@ -81,7 +88,7 @@ class Hooks:
         root, passes = self.selection.root, self.interpreter.passes
         if root is not None and (len(passes) > 1 or any(one.enter for one in passes)):
             self._before(root, self._enter)
-        if root is not None:
+        if root is not None and self.recorder.order is None:
             self._handles += self.recorder.watch(root)
         for index, module in enumerate(self.selection.modules):
             self._before(module, partial(self._arrive, index))
@@ -92,6 +99,19 @@ class Hooks:
             self._after(last, self._leave)
         if "torch._dynamo" in sys.modules:
             torch.compiler.reset()  # what was compiled before knows no hooks
+
+    def can_reorder(self) -> bool:
+        """Whether no run is under way, and none was cut short."""
+        return not self._removed and self._mend(None) and not self._running and not self._cut
+
+    def reorder(self, selection: Selection) -> None:
+        """The same modules in another order, at the start of a period. None runs."""
+        for handle in self._handles:
+            handle.remove()
+        self._handles.clear()
+        self.selection, self._misses = selection, MissLog(selection.names)
+        self._pass, self._next_pass, self._arrived = 0, 0, len(selection.modules)
+        self.register()
 
     def _enter(self, *_: Any) -> None:
         """The root is called: a pass begins."""
@@ -286,13 +306,8 @@ class Hooks:
         return alive(self._running, self.selection.modules, self._thread, but)
 
     def _overlap(self, what: str) -> OffloadError:
-        here, there = name_of_thread(get_ident()), name_of_thread(self._thread)
         runs = self._running[-1][0].module
-        return OffloadError(
-            f"{what} was called in thread {here!r} while {self.selection.names[runs]} (module "
-            f"{runs}) runs in thread {there!r}: the threads would share its slots; let the calls "
-            f"follow each other, for instance under a lock"
-        )
+        return overlap(what, f"{self.selection.names[runs]} (module {runs})", self._thread)
 
 
 def _closed_to_dynamo(hook: Callable[..., None]) -> Callable[..., None]:

@@ -127,6 +127,13 @@ class Interpreter:
         """Take no slot's content for current: the next run of each module loads it again."""
         self.last = [Copied(last.module) for last in self.last]
 
+    def start(self) -> int:
+        """Take every slot for empty, and issue the preload. Returns how many copies it has."""
+        self.last = [Copied() for _ in self.last]
+        before = self.counts.copies
+        self.issue(self.preload)
+        return self.counts.copies - before
+
     def drop(self) -> None:
         """Give up the actions, and with them the blocks and slots that they hold."""
         self.preload, self.passes = (), ()

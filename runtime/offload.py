@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from types import TracebackType
 
@@ -65,7 +65,8 @@ def offload(
              then nothing else is touched.
     layers:  the modules to offload, in execution order: modules, and name patterns such as
              "model.layers.*", where * goes across dots too, and of modules within one another
-             the outermost is meant. By default the model's blocks.
+             the outermost is meant. By default the model's blocks, in the order in which they run
+             in the first complete pass.
     slots:   K >= 1, each as large as the largest module that uses it; 2 by default, or those of
              the Schedule that is given as policy.
     policy:  a name, ``pkg.module:function``, a Policy, a function (index, slots, modules) ->
@@ -156,8 +157,7 @@ class Offloaded:
                 self._interpreter = Interpreter(
                     program, self.schedule, self.arena, self.streams, chunk
                 )
-                self._interpreter.issue(self._interpreter.preload)
-                self._preloaded = self._interpreter.counts.copies
+                self._preloaded = self._interpreter.start()
                 self._register()
             except BaseException:
                 self.close()
@@ -176,7 +176,7 @@ class Offloaded:
         return self._hooks
 
     def _register(self) -> None:
-        self._hooks = Hooks(self.selection, self._interpreter, self.on_miss)
+        self._hooks = Hooks(self.selection, self._interpreter, self.on_miss, self._adopt_order)
         self._hooks.register()
         self._around = Around(
             self.arena, self._hooks, wait=self.streams.synchronize, adopt=self._adopt_changes
@@ -223,6 +223,30 @@ class Offloaded:
         self._interpreter.bind(self.program, self.schedule)
         self._interpreter.forget()
         self._around.register()
+
+    def _adopt_order(self, order: Sequence[int]) -> bool:
+        """Offload the modules in the order in which they ran, if they were found, so that theirs
+        was a guess; unless something is under way, or larger slots don't fit the device."""
+        with self.hooks.lock, torch.inference_mode(False), torch.no_grad():
+            traced = self._interpreter.log is not None
+            if not self.selection.found or traced or self.arena.changed:
+                return False
+            if not self.hooks.can_reorder():
+                return False
+            for one in self.arena.sets.values():
+                check_kept(self.selection.modules[one.module], one, self._interpreter)
+            self.streams.synchronize()
+            try:
+                self.placement.reorder(order)
+            except RuntimeError as error:  # the device's, that it has no memory left
+                log.warning("the order in which the modules ran is not adopted: %s", error)
+                return False
+            self._interpreter.bind(self.program, self.schedule)
+            self._preloaded += self._interpreter.start()
+            self.hooks.reorder(self.selection)
+            assert self._around is not None, "a wrapped model has hooks"
+            self._around.register()
+        return True
 
     # ---- for people
 

@@ -4,7 +4,7 @@ from, and back.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 import torch
@@ -17,7 +17,7 @@ from runtime.leaves import is_wrapper, place_at
 from runtime.locked import host_memory
 from runtime.memory import require
 from runtime.progress import with_bar
-from runtime.select import Selection, renewed, tensors_that_stay
+from runtime.select import Selection, renewed, reordered, tensors_that_stay
 from runtime.views import refuse_views
 from schedule.table import Schedule
 
@@ -46,7 +46,8 @@ class Placement:
         require(self._bytes_to_load(layouts), "host memory for the weights")
         self.arena = Arena(layouts, schedule, streams.device)
         self._hosts = [host_memory(layouts, schedule, streams, limit)]
-        self._host_of = dict.fromkeys(range(len(layouts)), self._hosts[0])
+        # By module: its host memory, and which module it is there.
+        self._host_of = {module: (self._hosts[0], module) for module in range(len(layouts))}
 
     def _lay_out(self) -> list[Layout]:
         selection = self.selection
@@ -72,7 +73,7 @@ class Placement:
         """Move everything to its place."""
         sizes = [layout.size for layout in self.arena.layouts]
         for module in with_bar(range(len(sizes)), sizes, "moving weights"):
-            self.arena.adopt(module, self._host_of[module].block(module), self._source)
+            self.arena.adopt(module, self._hosts[0].block(module), self._source)
         self._hosts[0].lock()
         self.move_the_rest()
 
@@ -105,7 +106,9 @@ class Placement:
         self.streams.synchronize()
         self.arena.plan(layouts)
         given_up = {
-            host: {module for module in changed if self._host_of[module] is host}
+            host: {
+                self._host_of[module][1] for module in changed if self._host_of[module][0] is host
+            }
             for host in self._hosts
         }
         stays = sum(host.locked_beside(modules) for host, modules in given_up.items())
@@ -119,11 +122,22 @@ class Placement:
         self._hosts.append(host)
         for module in changed:
             self.arena.adopt(module, host.block(module), None)
-            self._host_of[module].release(module)
-            self._host_of[module] = host
+            self._release(module)
+            self._host_of[module] = host, module
         host.lock()
-        used = set(self._host_of.values())
+        used = {one for one, _ in self._host_of.values()}
         self._hosts = [one for one in self._hosts if one in used]
+
+    def reorder(self, order: Sequence[int]) -> None:
+        """Count the modules of these positions one after the other. Where that takes larger slots
+        than there is memory for, the device's error, and nothing is changed."""
+        self.arena.reorder(order)
+        self._host_of = {new: self._host_of[old] for new, old in enumerate(order)}
+        self.selection = reordered(self.selection, order)
+
+    def _release(self, module: int) -> None:
+        host, there = self._host_of[module]
+        host.release(there)
 
     # ---- the rest of the model
 
@@ -166,7 +180,7 @@ class Placement:
     def release(self) -> None:
         """Move everything back. No copy is under way."""
         self._at_the_end = self.bytes_host  # it stays what it was, if this is called again
-        self.arena.release(lambda module: self._host_of[module].release(module))
+        self.arena.release(self._release)
         while self._moved:
             tensors, name, device = self._moved[-1]
             if tensors.get(name) is not None:

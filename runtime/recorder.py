@@ -21,13 +21,19 @@ class Recorder:
     too: generate() runs an encoder by itself. Without a call of the root it is complete when
     every module has arrived. order: the names then, in the order of arrival; None until then.
     differs: whether it is another order than that of ``names``, and a warning has said so; where it
-    cost no miss, that is said at INFO alone.
+    cost no miss, or ``adopt`` took it over, that is said at INFO alone.
     """
 
-    def __init__(self, names: Sequence[str], misses: Callable[[], int], guarded: bool) -> None:
+    def __init__(
+        self,
+        names: Sequence[str],
+        misses: Callable[[], int],
+        guarded: bool,
+        adopt: Callable[[Sequence[int]], bool],
+    ) -> None:
         self.order: tuple[str, ...] | None = None
         self.differs = False
-        self._names, self._misses, self._guarded = names, misses, guarded
+        self._names, self._misses, self._guarded, self._adopt = names, misses, guarded, adopt
         self._outside: dict[str, None] = {}
         self._inside: dict[str, None] | None = None
         self._missed_before = 0
@@ -72,9 +78,14 @@ class Recorder:
         absent = [name for name in self._names if name not in self.order]
         if self.order != tuple(name for name in self._names if name in self.order):
             missed = self._misses() - self._missed_before
-            self.differs = missed > 0 or not self._guarded
+            adopted = (
+                self._guarded
+                and not absent
+                and self._adopt([self._names.index(name) for name in self.order])
+            )
+            self.differs = (missed > 0 or not self._guarded) and not adopted
             level = logging.WARNING if self.differs else logging.INFO
-            log.log(level, "%s", self._other_order(self.order, missed))
+            log.log(level, "%s", self._other_order(self.order, missed, adopted))
         if absent:
             log.warning(
                 "%d of %d modules did not run in the first complete pass; if they never do, their "
@@ -82,10 +93,15 @@ class Recorder:
                 *(len(absent), len(self._names), absent),
             )
 
-    def _other_order(self, order: Sequence[str], missed: int) -> str:
+    def _other_order(self, order: Sequence[str], missed: int, adopted: bool) -> str:
         cost = f"{counted(missed, 'miss', 'misses')} in it; on_miss='raise' forbids them"
         if not self._guarded:
             cost = "and the guard is off: its output may be wrong"
+        if adopted:
+            return (
+                f"in the first complete pass the modules that were found ran in another order than "
+                f"they hang in the model; from now on they are offloaded in it: {list(order)}"
+            )
         return (
             f"in the first complete pass the modules ran in another order than that of layers: "
             f"{cost}. The order was {list(order)}; offload with layers in this order"

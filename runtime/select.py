@@ -25,7 +25,8 @@ class Selection:
     """root: the whole model, or None for a bare list. modules, names: in execution order.
     stay: the parameters and buffers, by id, that are not offloaded: those that hang in more than
     one place, of which ``stay_names`` says the names; and those that match none of ``filters``,
-    the name patterns that the user gave, if any."""
+    the name patterns that the user gave, if any. found: whether the modules were found, and are in
+    the order in which they hang, which may not be that in which they run."""
 
     root: nn.Module | None
     modules: tuple[nn.Module, ...]
@@ -33,6 +34,7 @@ class Selection:
     stay: frozenset[int]
     stay_names: tuple[str, ...]
     filters: tuple[str, ...] = ()
+    found: bool = False
 
 
 def select(
@@ -68,7 +70,14 @@ def select(
                 f"module {name} has {what}, so nothing can be offloaded; leave it out"
             )
     stay, stay_names = unmatched | shared.keys(), tuple(shared.values())
-    return Selection(root, tuple(chosen), tuple(names), stay, stay_names, filters)
+    found = root is not None and layers is None
+    return Selection(root, tuple(chosen), tuple(names), stay, stay_names, filters, found)
+
+
+def reordered(selection: Selection, order: Iterable[int]) -> Selection:
+    """The same modules, those of these positions one after the other."""
+    modules, names = zip(*((selection.modules[i], selection.names[i]) for i in order), strict=True)
+    return replace(selection, modules=modules, names=names)
 
 
 def require_values(selection: Selection) -> None:

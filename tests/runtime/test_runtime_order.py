@@ -66,7 +66,7 @@ def test_another_order_is_said_once_with_what_it_costs(caplog: pytest.LogCapture
     order = (0, 3, 1, 2, 4)
     model = ordered(*order)
     expected = outputs(copy.deepcopy(model), [X])
-    with runtime.offload(model, slots=2, policy="chain") as offloaded:
+    with runtime.offload(model, "layers.*", slots=2, policy="chain") as offloaded:
         for _ in range(3):
             assert same(outputs(model, [X]), expected)
         model.order = (4, 3, 2, 1, 0)  # what comes later does not count
@@ -119,7 +119,7 @@ def test_a_pass_that_raised_is_not_complete(caplog: pytest.LogCaptureFixture) ->
 
 def test_its_misses_are_those_of_the_complete_pass(caplog: pytest.LogCaptureFixture) -> None:
     model = ordered(4, 3, 2, 1, 0)
-    with runtime.offload(model, slots=2, policy="chain") as offloaded:
+    with runtime.offload(model, "layers.*", slots=2, policy="chain") as offloaded:
         model.fails_after = 1
         with pytest.raises(ArithmeticError):
             run(model)
