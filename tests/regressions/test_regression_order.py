@@ -141,7 +141,7 @@ def test_the_order_is_not_the_one_that_was_traced(name: str) -> None:
         return found
 
     expected = passes()
-    with runtime.offload(model, slots=3, policy="chain") as offloaded:
+    with runtime.offload(model, "layers.*", slots=3, policy="chain") as offloaded:
         assert same(passes(), expected)
         assert offloaded.report().misses > 0
         model.runs = tuple(range(8))

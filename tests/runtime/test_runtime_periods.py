@@ -128,7 +128,7 @@ def test_skipped_and_abandoned_passes_are_right_and_their_misses_counted(
 ) -> None:
     schedule = policy(Ring(5, slots))
     model, plain = early(5), early(5)
-    with runtime.offload(model, slots=slots, policy=schedule) as offloaded:
+    with runtime.offload(model, "layers.*", slots=slots, policy=schedule) as offloaded:
         for order in ORDERS[name]:
             model.order = plain.order = order
             assert same(outputs(model, batches(1)), outputs(plain, batches(1))), order
