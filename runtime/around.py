@@ -73,7 +73,7 @@ class Around:
             handle.remove()
         for stop in self._watches:
             stop()
-        for module, before, names in self._shadowed:
+        for module, before, names in reversed(self._shadowed):  # one part may be there twice
             for name in names:
                 vars(module).pop(name, None)
             vars(module).update(before)

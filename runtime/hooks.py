@@ -118,12 +118,12 @@ class Hooks:
         with self.lock:
             if self._removed:
                 return
+            refuse_recording(self.interpreter.streams)
             if not self._mend(None):
                 raise self._overlap("the model")
             self._begin_pass()
 
     def _begin_pass(self) -> None:
-        refuse_recording(self.interpreter.streams)
         passes = self.interpreter.passes
         self._pass = self._next_pass
         self._next_pass = (self._pass + 1) % len(passes)
@@ -173,7 +173,7 @@ class Hooks:
         interpreter.issue(step.halves[BEFORE])
         resident = self._resident(step, before)
         if not resident and self.on_miss == RAISE:
-            held = self.interpreter.last[step.slot].module
+            held = interpreter.last[step.slot].module
             raise not_resident(self.selection.names, step.module, step.slot, held)
         self._thread = get_ident()
         self._running.append((step, interpreter.streams.current()))

@@ -105,13 +105,11 @@ class Placement:
         layouts = self._lay_out()
         self.streams.synchronize()
         self.arena.plan(layouts)
-        given_up = {
-            host: {
-                self._host_of[module][1] for module in changed if self._host_of[module][0] is host
-            }
+        given_up = [self._host_of[module] for module in changed]
+        stays = sum(
+            host.locked_beside({there for one, there in given_up if one is host})
             for host in self._hosts
-        }
-        stays = sum(host.locked_beside(modules) for host, modules in given_up.items())
+        )
         limit = max(0, self._limit - stays)
         # New host memory, for these modules alone.
         only = [

@@ -15,7 +15,7 @@ from torch import nn
 
 import runtime
 from schedule.errors import OffloadError
-from tests.runtime.models import Stack, assert_unchanged, picture, stack
+from tests.runtime.models import Block, Stack, assert_unchanged, picture, stack
 
 MOVES: dict[str, Callable[[nn.Module], object]] = {
     "to a device": lambda m: m.to("cpu"),
@@ -86,6 +86,18 @@ def test_a_method_that_a_module_has_of_its_own_is_there_again_after_closing() ->
     with runtime.offload(model, slots=1), pytest.raises(OffloadError, match="is fixed"):
         model.layers[1].up.double()
     assert model.layers[1].up._apply is model.head.__deepcopy__ is own
+
+
+def test_a_part_that_several_layers_share_is_free_again_after_closing() -> None:
+    """It is met once for each of them."""
+    layers, shared = [Block() for _ in range(3)], nn.GELU()
+    for layer in layers:
+        layer.shared = shared
+    with runtime.offload(layers, slots=1), pytest.raises(OffloadError, match="is fixed"):
+        shared.double()
+    for layer in layers:
+        copy.deepcopy(layer).double()
+    assert {"_apply", "__deepcopy__", "__getstate__"}.isdisjoint(vars(shared))
 
 
 def test_an_offload_that_nobody_closes_leaves_no_hook_of_the_whole_process() -> None:
