@@ -217,8 +217,7 @@ class Offloaded:
                 f"{self.arena.change(changed[0])} while a module was running; change the model "
                 f"between passes, then call refresh()"
             )
-        for one in self.arena.sets.values():  # they are made anew, and none would be missed
-            check_kept(self.selection.modules[one.module], one, self._interpreter)
+        self._refuse_kept()
         self.placement.renew(changed)
         self._interpreter.bind(self.program, self.schedule)
         self._interpreter.forget()
@@ -233,27 +232,34 @@ class Offloaded:
                 return False
             if not self.hooks.can_reorder():
                 return False
-            for one in self.arena.sets.values():
-                check_kept(self.selection.modules[one.module], one, self._interpreter)
+            assert self._around is not None, "a wrapped model has hooks"
+            self._refuse_kept()
             self.streams.synchronize()
             try:
                 self.placement.reorder(order)
-            except RuntimeError as error:  # the device's, that it has no memory left
+                self._interpreter.bind(self.program, self.schedule)
+                self._preloaded += self._interpreter.start()
+                self.hooks.reorder(self.selection)
+                self._around.register()
+            except torch.OutOfMemoryError as error:  # before anything was changed
                 log.warning("the order in which the modules ran is not adopted: %s", error)
                 return False
-            self._interpreter.bind(self.program, self.schedule)
-            self._preloaded += self._interpreter.start()
-            self.hooks.reorder(self.selection)
-            assert self._around is not None, "a wrapped model has hooks"
-            self._around.register()
+            except BaseException:
+                self.hooks.remove()  # half done: from now on every module has its host masters
+                raise
         return True
+
+    def _refuse_kept(self) -> None:
+        """OffloadError if anything keeps a view of a slot: the sets over it are made anew, and
+        nobody would look at the old ones again."""
+        for one in self.arena.sets.values():
+            check_kept(self.selection.modules[one.module], one, self._interpreter)
 
     # ---- for people
 
     def report(self) -> Report:
         """The counts since the model was wrapped."""
-        assert self._hooks is not None, "a wrapped model has hooks"
-        return report_of(self, self._hooks, self._interpreter.counts, self._preloaded)
+        return report_of(self, self.hooks, self._interpreter.counts, self._preloaded)
 
     @contextmanager
     def trace(self) -> Iterator[Trace]:

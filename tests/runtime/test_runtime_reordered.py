@@ -26,6 +26,7 @@ from tests.runtime.models import (
     assert_unchanged,
     batches,
     copies_in,
+    hook_count,
     outputs,
     picture,
     same,
@@ -160,6 +161,34 @@ def test_where_larger_slots_do_not_fit_it_stays(
             passes(model, 1)
         assert same(passes(model, 2), wanted)
     assert any("is not adopted: no memory left" in said for said in caplog.messages)
+
+
+def test_an_interrupt_half_way_leaves_no_module_with_another_s_weights(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The hooks are gone then: each module has its masters, which are the values that it has."""
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    model = backwards()
+    before = picture(model)
+    with runtime.offload(model, slots=2):
+        with monkeypatch.context() as patch:
+            patch.setattr("runtime.interpreter.Interpreter.bind", interrupt)
+            with pytest.raises(KeyboardInterrupt):
+                passes(model, 1)
+        with torch.no_grad():
+            for layer in model.layers:
+                layer.up.weight.mul_(2)
+        twin = backwards()
+        twin.load_state_dict(model.state_dict())
+        assert same(passes(model, 3), passes(twin, 3))
+        assert hook_count(model) == 0
+        with torch.no_grad():
+            for layer in model.layers:
+                layer.up.weight.div_(2)
+    assert_unchanged(model, before)
 
 
 def test_a_pass_within_a_run_does_not_change_the_order_under_it() -> None:
