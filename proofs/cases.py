@@ -6,13 +6,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
+from proofs import hosted
 from proofs.faulty import AS_IT_IS, FAULTY, NO_JOIN
+from proofs.hosted import issued
 from proofs.obligation import System
-from schedule.operations import COMPUTE, COPY, Copy, Issued, Listing, Operations, Streams
+from schedule.graphs import REPLAY, CapturedProgram
+from schedule.operations import COMPUTE, COPY, Copy, Listing, Streams
 from schedule.policy import Policy
-from schedule.program import RELOAD, REPLAY, WRITE, CapturedProgram, Program
+from schedule.program import RELOAD, WRITE, Program
 from schedule.ring import Ring
-from schedule.table import AFTER, BEFORE, PRELOAD, RUN, Boundary, Refill, Schedule
+from schedule.table import PRELOAD, RUN, Refill
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +47,8 @@ STREAMS = {
     "two copy streams": Streams((COPY, "copy 1")),
     "copies on the compute stream": Streams((COMPUTE,)),
 }
+GUARDED = {"captured, cut short": hosted.cut_short, "captured, in pieces": hosted.in_pieces}
+"""Graphs that are replayed in any state."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,10 +67,11 @@ class Case:
 
 def cases(system: System, policy: Policy, ring: Ring, bounds: Bounds = EVERY_RUN) -> Iterator[Case]:
     """Every lowering of the policy's schedule: preload and two periods, eagerly, with a module
-    skipped, with the host writing a block, and captured, with eager passes between."""
-    schedule, large = policy(ring), max(ring.modules, ring.slots) > bounds.middle
+    skipped, with the host writing a block, and captured, with eager passes between, whole or cut
+    short, and in pieces."""
+    schedule, size = policy(ring), max(ring.modules, ring.slots)
     for kind, streams in STREAMS.items():
-        if large and (len(streams.copies) > 1 or schedule.period > 1):
+        if size > bounds.middle and (len(streams.copies) > 1 or schedule.period > 1):
             continue
         head = f"N={ring.modules}, K={ring.slots}, {policy.name}, {kind}"
         program = system.program.lower(schedule, streams)
@@ -74,17 +80,16 @@ def cases(system: System, policy: Policy, ring: Ring, bounds: Bounds = EVERY_RUN
         written = _written(system, eager, ring, streams)
         yield Case(f"{head}, written", written, streams, plain=False)
         if schedule.period == 1:
-            skipped = _skipped(system, schedule, streams)
+            skipped = hosted.skipped(system, schedule, streams)
             yield Case(f"{head}, skipped", skipped, streams, guarded=True, plain=False)
-            captured = system.program.lower_captured(schedule, streams)
+            captured = system.graphs.lower_captured(schedule, streams)
             graph = _captured(captured, program)
             yield Case(f"{head}, captured", graph, streams)
             written = _written(system, captured.listing(1), ring, streams)
             yield Case(f"{head}, captured, written", written, streams, plain=False)
-
-
-def issued(operations: Operations, half: str, step: int) -> Listing:
-    return tuple(Issued(operation, Boundary(half, step)) for operation in operations)
+            for name, of in GUARDED.items() if size <= bounds.middle else ():
+                listing = of(system, schedule, streams)
+                yield Case(f"{head}, {name}", listing, streams, guarded=True, plain=False)
 
 
 def _written(system: System, listing: Listing, ring: Ring, streams: Streams) -> Listing:
@@ -105,26 +110,6 @@ def _written(system: System, listing: Listing, ring: Ring, streams: Streams) -> 
         *issued(kept, WRITE, 0),
         *issued(once_more, RELOAD, 1),
     )
-
-
-def _skipped(system: System, schedule: Schedule, streams: Streams) -> Listing:
-    """Two passes without module 1; what is then missed is reloaded before it runs."""
-    program = system.program.lower(schedule, streams)
-    listing, holds = list(program.listing(0)), dict(schedule.preload)
-    for number in range(2 * schedule.ring.modules):
-        step = number % schedule.ring.modules
-        slot = schedule.slot_of[step]
-        if step == 1:
-            continue
-        if holds.get(slot) != step:
-            reload = system.program.lower_refills([Refill(slot, step)], streams)
-            listing += issued(reload, RELOAD, number)
-            holds[slot] = step
-        listing += issued(program.before[step] + program.begin[step], BEFORE, number)
-        listing += issued(program.after[step], AFTER, number)
-        holds.update(schedule.before[step])
-        holds.update(schedule.after[step])
-    return tuple(listing)
 
 
 def _captured(captured: CapturedProgram, eager: Program) -> Listing:

@@ -145,8 +145,8 @@ def claims(system: System) -> tuple[Claim, ...]:
             9,
             "together",
             "no interleaving of a safe schedule's program shows a hazard, a loose copy or another "
-            "module's weights: eager, captured, with a module skipped, with a block written; and "
-            "the runtime is given the operations that were looked at",
+            "module's weights: eager, captured whole or in pieces, with modules skipped, with a "
+            "block written; and the runtime is given the operations that were looked at",
             f"{EVERY_RUN}), preload and two periods",
             search=lambda modules, explorer: engines.together(system, modules, explorer),
             largest=EVERY_RUN.rings,

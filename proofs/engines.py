@@ -10,8 +10,9 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
-from proofs.cases import EVERY_RUN, STREAMS, Case, cases, issued, programs, rings_of
+from proofs.cases import EVERY_RUN, STREAMS, Case, cases, programs, rings_of
 from proofs.faulty import AS_IT_IS
+from proofs.hosted import issued
 from proofs.obligation import System
 from proofs.search import Search
 from proofs.timing import overlaps

@@ -107,8 +107,8 @@ PROGRAM_MUTANTS = (
     Mutant(
         "nothing is joined",
         "program",
-        "for one in _join(streams, stream))",
-        "for one in _join(streams, stream) if False)",
+        "for one in _join(streams, stream)",
+        "for one in _join(streams, stream) if False",
         5,
         "join, one copy stream",
         "N=1, K=1, modular, one copy stream, captured "
@@ -152,9 +152,9 @@ PROGRAM_MUTANTS = (
     ),
     Mutant(
         "unjoined capture",
-        "program",
-        "capture=(*join, begin, *body, *ends, end),",
-        "capture=(*join, begin, *body, end),",
+        "graphs",
+        "return (*ends, EndCapture(COMPUTE, self.name))",
+        "return (EndCapture(COMPUTE, self.name),)",
         9,
         None,
         "N=1, K=1, modular, one copy stream, captured "
@@ -163,9 +163,9 @@ PROGRAM_MUTANTS = (
     ),
     Mutant(
         "capture waiting on an outside event",
-        "program",
-        "if not isinstance(operation, Wait) or operation.event in recorded:",
-        "if True:",
+        "graphs",
+        "if isinstance(operation, Wait) and operation.event not in self.recorded:",
+        "if False:",
         9,
         None,
         "N=1, K=1, modular, one copy stream, captured "
@@ -173,9 +173,9 @@ PROGRAM_MUTANTS = (
     ),
     Mutant(
         "replay without join",
-        "program",
-        "            *join,\n            Replay(COMPUTE, GRAPH),",
-        "            Replay(COMPUTE, GRAPH),",
+        "graphs",
+        "            *lower_join(streams),\n            replay,",
+        "            replay,",
         9,
         None,
         "N=1, K=1, modular, one copy stream, captured "
@@ -191,5 +191,35 @@ PROGRAM_MUTANTS = (
         None,
         "N=1, K=1, modular, one copy stream, captured "
         "(clocks: pageable; interleavings: pageable; solver: pageable)",
+    ),
+    Mutant(
+        "a graph that needs nothing",
+        "graphs",
+        "return {slot: one.module for slot, one in first.items() if isinstance(one, Run)}",
+        "return {}",
+        9,
+        None,
+        "N=2, K=1, modular, one copy stream, captured, cut short "
+        "(clocks: identity; interleavings: identity; solver: identity)",
+    ),
+    Mutant(
+        "a graph that leaves nothing",
+        "graphs",
+        "return {copy.slot: copy.module for copy in copies}",
+        "return {}",
+        9,
+        None,
+        "N=2, K=1, modular, one copy stream, captured, in pieces "
+        "(clocks: identity; interleavings: identity; solver: identity)",
+    ),
+    Mutant(
+        "a replay without records",
+        "graphs",
+        "*(Record(COMPUTE, landed(slot)) for slot in slots),",
+        "",
+        9,
+        None,
+        "N=1, K=1, restart, one copy stream, captured, written "
+        "(clocks: meaning; interleavings: meaning; solver: meaning)",
     ),
 )

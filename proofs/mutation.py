@@ -25,6 +25,9 @@ from proofs.search import first
 from schedule.ring import EMPTY, Ring
 from schedule.table import Schedule
 
+MADE_OF = {"arithmetic": "policy", "program": "graphs"}
+"""What imports functions of what: policies are made of the arithmetic."""
+
 
 class StaleMutant(Exception):
     """A mutant's text is not in the source, or not once: the code changed, the mutant must too."""
@@ -84,12 +87,14 @@ def changed(system: System, module: str, source: str, name: str) -> System:
     """The system with that module's source in place of its own."""
     original = getattr(system, module)
     mutated = _executed(original, source, name)
-    if module != "arithmetic":
+    if module not in MADE_OF:
         return replace(system, **{module: mutated})
-    # The policies are made of the arithmetic: they are made again, of the changed one.
+    # What is made of it is made again, of the changed one.
+    other = MADE_OF[module]
+    made = getattr(system, other)
     with patch.dict(sys.modules, {original.__name__: mutated}):
-        policy = _executed(system.policy, inspect.getsource(system.policy), name)
-    return replace(system, arithmetic=mutated, policy=policy)
+        again = _executed(made, inspect.getsource(made), name)
+    return replace(system, **{module: mutated, other: again})
 
 
 def _executed(original: ModuleType, source: str, name: str) -> ModuleType:
@@ -108,7 +113,7 @@ def smallest(mutant: Mutant, system: System) -> str:
         return smallest_schedule(system.verifier)
     if mutant.module == "guard":
         return wrong_order(system)
-    if mutant.module == "program":
+    if mutant.module in ("program", "graphs"):
         return smallest_program(system)
     if mutant.module == "order":
         rings_of = range(1, EVERY_RUN.rings + 1)

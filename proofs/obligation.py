@@ -25,7 +25,7 @@ from proofs.symbolic import (
     new_solver,
     satisfiable,
 )
-from schedule import arithmetic, guard, machine, order, policy, program, verifier
+from schedule import arithmetic, graphs, guard, machine, order, policy, program, verifier
 from schedule.budget import OutOfBudget
 from schedule.ring import EMPTY
 
@@ -48,6 +48,7 @@ class System:
     program: ModuleType = program
     order: ModuleType = order
     guard: ModuleType = guard
+    graphs: ModuleType = graphs
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from schedule.graphs import lower_captured
 from schedule.operations import (
     Capture,
     Copy,
@@ -17,7 +18,7 @@ from schedule.operations import (
     Write,
 )
 from schedule.order import Ordering, order
-from schedule.program import lower, lower_captured
+from schedule.program import lower
 from schedule.properties import BLOCK, IDENTITY, JOINED, MEANING, ORDERING, PAGEABLE, RAW, WAR, WAW
 from schedule.ring import EMPTY
 from schedule.table import Schedule

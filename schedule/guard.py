@@ -7,7 +7,7 @@ copied into the slot, and loads what is missing before it is read.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from schedule.program import RELOAD, RESUME
@@ -38,6 +38,20 @@ def resumes(resident: bool) -> tuple[str, ...]:
     waits in any case: what it finds there may have been brought back meanwhile, and be under way.
     """
     return (RESUME,) if resident else (RELOAD, RESUME)
+
+
+def missing(
+    needs: Mapping[int, int], last: Sequence[Copied], version: Callable[[int], int]
+) -> list[int]:
+    """The modules to reload before a graph is replayed, in which no host looks.
+
+    needs: by slot, the module that its runs find there.     version: of a module's weights, now.
+    """
+    return [
+        module
+        for slot, module in needs.items()
+        if not is_resident(last[slot], module, version(module))
+    ]
 
 
 def innermost(runs: Sequence[tuple[int, int]]) -> list[int]:

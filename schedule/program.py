@@ -4,25 +4,20 @@ and adds none: every fence that it has is here.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass
 
-from schedule.errors import ScheduleError
 from schedule.operations import (
     COMPUTE,
     HOST,
     ONE_COPY_STREAM,
     RAN,
-    Capture,
     Copy,
-    EndCapture,
     Event,
     Issued,
     Listing,
-    Operation,
     Operations,
     Record,
-    Replay,
     Run,
     Streams,
     Wait,
@@ -30,9 +25,6 @@ from schedule.operations import (
     landed,
 )
 from schedule.table import AFTER, BEFORE, ENTER, LEAVE, PRELOAD, RUN, Boundary, Refill, Schedule
-
-CAPTURE, REPLAY = "capture", "replay"
-"""Halves of a captured program, beside those of a schedule."""
 
 RELOAD, RESUME, WRITE = "reload", "resume", "write"
 """Halves of what the runtime adds: the refill of a module that is missed; the wait of one that
@@ -62,11 +54,14 @@ class Program:
         """The operations of one period, in host order."""
         return tuple(issued.operation for issued in self._period(0))
 
+    def periods(self, number: int) -> Listing:
+        """That many periods, each operation with its boundary."""
+        return tuple(issued for period in range(number) for issued in self._period(period))
+
     def listing(self, periods: int) -> Listing:
         """The preload and that many periods, each operation with its boundary."""
         preload = [Issued(operation, Boundary(PRELOAD, 0)) for operation in self.preload]
-        each = (issued for number in range(periods) for issued in self._period(number))
-        return (*preload, *each)
+        return (*preload, *self.periods(periods))
 
     def parts(self) -> dict[str, tuple[Listing, ...]]:
         """By half, the operations of each of its boundaries: all that a run may issue, what the
@@ -202,93 +197,18 @@ def lower_write(held: Refill, streams: Streams = ONE_COPY_STREAM) -> Operations:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class CapturedProgram:
-    """A pass captured once and replayed.
-
-    preload: before all.        capture: joins, then the pass between Capture and EndCapture.
-    replay:  joins, Replay, then records that let operations outside of the graph go on.
-    """
-
-    preload: Operations
-    capture: Operations
-    replay: Operations
-    streams: Streams = ONE_COPY_STREAM
-
-    def listing(self, replays: int) -> Listing:
-        """Preload, capture and that many replays, each operation with its boundary."""
-        parts = [(PRELOAD, 0, self.preload), (CAPTURE, 0, self.capture)]
-        parts += [(REPLAY, number, self.replay) for number in range(replays)]
-        return tuple(
-            Issued(operation, Boundary(half, number))
-            for half, number, operations in parts
-            for operation in operations
-        )
-
-    def __str__(self) -> str:
-        return "\n".join(map(str, self.preload + self.capture + self.replay))
-
-
-GRAPH = "pass"
-
-
-def lower_captured(schedule: Schedule, streams: Streams = ONE_COPY_STREAM) -> CapturedProgram:
-    """The schedule's pass as a graph. ScheduleError if it repeats only after several passes:
-    one graph then can't stand for each of them."""
-    if schedule.period != 1:
-        raise ScheduleError(
-            f"policy {schedule.policy} repeats after {schedule.period} passes, so no graph of one "
-            f"pass can be replayed; use it eagerly, or with slots that divide the modules"
-        )
-    program = lower(schedule, streams)
-    join = lower_join(streams)
-    body = tuple(_captured(program.period()))
-    used = {operation.stream for operation in body}
-    # Forked copies are joined before the end: a graph with loose ends is no graph.
-    ends = [_own(one) for s in streams.names[1:] if s in used for one in _join(streams, s)]
-    begin, end = Capture(COMPUTE, GRAPH), EndCapture(COMPUTE, GRAPH)
-    slots = () if streams.shared else sorted(set(schedule.slot_of))
-    behind: Operations = tuple(Wait(stream, RAN) for stream in streams.names[1:])
-    if behind:
-        behind = (Record(COMPUTE, RAN), *behind)
-    return CapturedProgram(
-        preload=program.preload,
-        # No wait in the graph reaches outside, so what came before is joined here,
-        capture=(*join, begin, *body, *ends, end),
-        # and before each replay. After it the stream covers the graph's copies: what waits for
-        # them outside needs records there, and the copy streams go on behind them.
-        replay=(
-            *join,
-            Replay(COMPUTE, GRAPH),
-            *(Record(COMPUTE, landed(s)) for s in slots),
-            *behind,
-        ),
-        streams=streams,
+def lower_join(
+    streams: Streams = ONE_COPY_STREAM, among: Collection[str] | None = None
+) -> Operations:
+    """COMPUTE waits for all that the copy streams (among these) were given so far."""
+    return tuple(
+        one
+        for stream in streams.names[1:]
+        if among is None or stream in among
+        for one in _join(streams, stream)
     )
-
-
-def lower_join(streams: Streams = ONE_COPY_STREAM) -> Operations:
-    """COMPUTE waits for everything that the copy streams were given so far."""
-    return tuple(one for stream in streams.names[1:] for one in _join(streams, stream))
 
 
 def _join(streams: Streams, stream: str) -> Operations:
     drained = Event("drained", streams.copies.index(stream))
     return Record(stream, drained), Wait(COMPUTE, drained)
-
-
-def _captured(operations: Operations) -> Iterator[Operation]:
-    """The operations with the graph's own events, less waits for what the graph does not record:
-    that was joined before it."""
-    recorded = set()
-    for operation in operations:
-        if isinstance(operation, Record):
-            recorded.add(operation.event)
-        if not isinstance(operation, Wait) or operation.event in recorded:
-            yield _own(operation)
-
-
-def _own(operation: Operation) -> Operation:
-    if isinstance(operation, Record | Wait):
-        return replace(operation, event=replace(operation.event, graph=GRAPH))
-    return operation

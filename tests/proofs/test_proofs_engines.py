@@ -201,14 +201,16 @@ def test_what_each_engine_finds() -> None:
 def test_the_programs_of_a_ring() -> None:
     found = list(cases(SYSTEM, policies.NAMED["chain"], Ring(3, 2)))
     kinds = ("one copy stream", "two copy streams", "copies on the compute stream")
-    lowerings = ("", ", written", ", skipped", ", captured", ", captured, written")
+    graphs = (", captured", ", captured, written", ", captured, cut short", ", captured, in pieces")
+    lowerings = ("", ", written", ", skipped", *graphs)
     head = "N=3, K=2, chain, "
     assert [one.name for one in found] == [
         f"{head}{kind}{how}" for kind in kinds for how in lowerings
     ]
-    assert [one.plain for one in found] == [True, False, False, True, False] * 3
-    assert [one.guarded for one in found] == [False, False, True, False, False] * 3
-    assert [one.streams.copies for one in found[::5]] == [(COPY,), TWO.copies, (COMPUTE,)]
+    assert [one.plain for one in found] == [True, False, False, True, False, False, False] * 3
+    guarded = [False, False, True, False, False, True, True]
+    assert [one.guarded for one in found] == guarded * 3
+    assert [one.streams.copies for one in found[::7]] == [(COPY,), TWO.copies, (COMPUTE,)]
     assert len({one.listing for one in found}) == len(found)
 
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 import pytest
 
 from schedule import Ring, policies
+from schedule.graphs import lower_captured
 from schedule.operations import (
     COMPUTE,
     COPY,
@@ -23,7 +24,6 @@ from schedule.operations import (
     landed,
 )
 from schedule.order import order
-from schedule.program import lower_captured
 from schedule.properties import JOINED
 from tests.schedule.listings import DRAINED, SECOND, TWO, faults, graph, own, own_refill, refill
 

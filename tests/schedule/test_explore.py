@@ -11,6 +11,7 @@ import pytest
 from schedule import Ring, machine, policies
 from schedule import explore as explorer
 from schedule.explore import LIMIT, explore
+from schedule.graphs import lower_captured
 from schedule.operations import (
     COMPUTE,
     COPY,
@@ -33,7 +34,7 @@ from schedule.operations import (
     landed,
 )
 from schedule.order import order
-from schedule.program import lower, lower_captured
+from schedule.program import lower
 from schedule.properties import BLOCK, IDENTITY, JOINED, MEANING, RAW, WAR, WAW
 from schedule.tasks import Fault
 from tests.schedule.listings import DRAINED, SECOND, TWO, graph, listing, own_refill, refill, run

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from schedule import Ring, policies
+from schedule.graphs import lower_captured
 from schedule.operations import (
     COMPUTE,
     COPY,
@@ -25,7 +26,7 @@ from schedule.operations import (
     landed,
 )
 from schedule.order import order
-from schedule.program import lower, lower_captured
+from schedule.program import lower
 from schedule.properties import BLOCK, IDENTITY, JOINED, MEANING, ORDERING, PAGEABLE, RAW, WAR, WAW
 from tests.schedule.listings import (
     DRAINED,

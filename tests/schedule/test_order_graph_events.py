@@ -11,6 +11,7 @@ from schedule import Ring, policies
 from schedule.errors import ProgramError
 from schedule.explore import explore
 from schedule.faults import explain
+from schedule.graphs import lower_captured
 from schedule.operations import (
     COMPUTE,
     COPY,
@@ -28,7 +29,7 @@ from schedule.operations import (
     landed,
 )
 from schedule.order import order
-from schedule.program import lower_captured, lower_join
+from schedule.program import lower_join
 from schedule.properties import IDENTITY, JOINED, MEANING, RAW
 from schedule.table import Boundary
 from tests.schedule.listings import (

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from schedule import Ring, policies
+from schedule.graphs import lower_captured
 from schedule.operations import (
     COMPUTE,
     COPY,
@@ -18,7 +19,7 @@ from schedule.operations import (
     landed,
 )
 from schedule.order import order
-from schedule.program import lower, lower_captured
+from schedule.program import lower
 from schedule.properties import BLOCK, IDENTITY, MEANING, ORDERING, RAW, WAR, WAW
 from tests.schedule.listings import SECOND, SHOWN, TWO, faults, listing, refill, run, shown, three
 

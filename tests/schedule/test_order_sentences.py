@@ -8,6 +8,7 @@ import pytest
 
 from schedule import Ring, policies
 from schedule.faults import explain
+from schedule.graphs import lower_captured
 from schedule.operations import (
     COMPUTE,
     COPY,
@@ -26,7 +27,7 @@ from schedule.operations import (
     landed,
 )
 from schedule.order import Ordering, order, start
-from schedule.program import lower, lower_captured
+from schedule.program import lower
 from schedule.table import Boundary
 from tests.schedule.listings import (
     DRAINED,

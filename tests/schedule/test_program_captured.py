@@ -9,6 +9,7 @@ import pytest
 
 from schedule import Refill, Ring, Schedule, policies
 from schedule.errors import ProgramError, ScheduleError
+from schedule.graphs import lower_captured
 from schedule.operations import (
     COMPUTE,
     COPY,
@@ -28,7 +29,7 @@ from schedule.operations import (
     Write,
     landed,
 )
-from schedule.program import lower, lower_captured, lower_join, lower_refill, lower_write
+from schedule.program import lower, lower_join, lower_refill, lower_write
 from tests.schedule.listings import DRAINED, SECOND, TWO, refill, run
 
 PASS = "pass"

@@ -9,6 +9,7 @@ import pytest
 
 from schedule import Refill, Ring, Schedule, check, policies
 from schedule.drawing import Drawing, Mark, caption, draw
+from schedule.graphs import lower_captured
 from schedule.operations import (
     COMPUTE,
     COPY,
@@ -38,7 +39,7 @@ from schedule.placed import (
     place,
 )
 from schedule.policy import NAMED
-from schedule.program import lower, lower_captured
+from schedule.program import lower
 from schedule.properties import IDENTITY, OWNERSHIP
 from schedule.ring import EMPTY
 from schedule.table import RUN, Boundary
