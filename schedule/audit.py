@@ -10,7 +10,7 @@ A trace is what the host issued. That the device did so is not in it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,20 +18,32 @@ from schedule import machine
 from schedule.conform import Misfit, conform
 from schedule.errors import ProgramError
 from schedule.faults import WHAT, missing
-from schedule.operations import COMPUTE, Copy, Issued, Run, Wait, Write
+from schedule.graphs import complete
+from schedule.operations import (
+    COMPUTE,
+    Capture,
+    Copy,
+    EndCapture,
+    Issued,
+    Replay,
+    Run,
+    Wait,
+    Write,
+)
 from schedule.order import Ordering, order, somewhere
 from schedule.policy import Policy
 from schedule.program import RELOAD, RESUME
 from schedule.properties import IDENTITY, MEANING, OWNERSHIP
 from schedule.ring import EMPTY, Ring, Slots
-from schedule.table import AFTER, BEFORE, ENTER, LEAVE, PRELOAD, RUN, Schedule
-from schedule.tasks import Fault
+from schedule.table import AFTER, BEFORE, ENTER, LEAVE, PRELOAD, RUN, Boundary, Schedule
+from schedule.tasks import EARLIER, Fault
 from schedule.trace import REFILLS, Trace, line_of, operation_json, place, tables_json
 from schedule.verifier import Findings, check
 
 OLD = -2
 """What a slot holds of module m that was copied before the host wrote its block: OLD - m."""
 
+GRAPHS = (Capture, EndCapture, Replay)
 COUNTS = ("operations", "copies", "runs", "abandoned", "unentered", "passes", "misses")
 
 
@@ -65,6 +77,8 @@ class Audited:
     def line(self, misfit: Misfit) -> str:
         """An operation that does not fit, by its line."""
         line = f"line {line_of(misfit.at)}"
+        if misfit.at == EARLIER:
+            return f"{line}: a graph that was captured before"
         if misfit.at == len(self.trace.issued):
             return f"{line}: the end of the trace"
         issued = self.trace.issued[misfit.at]
@@ -104,7 +118,7 @@ class Audited:
                 {
                     "line": line_of(misfit.at),
                     "operation": operation_json(issued[misfit.at])
-                    if misfit.at < len(issued)
+                    if EARLIER < misfit.at < len(issued)
                     else None,
                     "property": misfit.property,
                     "why": misfit.why,
@@ -120,12 +134,13 @@ def audit(trace: Trace) -> Audited:
     if not trace.issued:
         raise ProgramError("line 2: the trace has no operations, so it shows nothing")
     broken, abandoned, unentered = conform(trace)
-    found = [broken, *_content(trace), *_ordering(trace)]
+    found = [broken, *_content(trace), *_ordering(trace, broken)]
     misfits: dict[str, Misfit] = {}
     for misfit in sorted((one for one in found if one), key=lambda one: one.at):
         misfits.setdefault(misfit.property, misfit)
-    runs = [one.boundary.step for one in trace.issued if isinstance(one.operation, Run)]
-    boundaries = [one.boundary for one in trace.issued if isinstance(one.operation, Copy)]
+    executed = [issued for _, issued in trace.executed()]
+    runs = [one.boundary.step for one in executed if isinstance(one.operation, Run)]
+    boundaries = [one.boundary for one in executed if isinstance(one.operation, Copy)]
     return Audited(
         trace=trace,
         findings=check(trace.schedule),
@@ -158,9 +173,9 @@ def _content(trace: Trace) -> Iterator[Misfit]:
     users = schedule.users()
     state = replace(machine.start(schedule.ring.slots), holds=Slots(trace.holds))
     in_order = _regular(trace)
-    for at, issued in enumerate(trace.issued):
+    for number, (at, issued) in enumerate(trace.executed()):
         for event in _events(issued, trace):
-            if isinstance(event, machine.ModuleArrives) and at > 0:
+            if isinstance(event, machine.ModuleArrives) and number > 0:
                 in_order = in_order and event.step % steps == state.step % steps
             after = machine.transition(state, event, lambda s, n: schedule.next_user(users, s, n))
             if isinstance(after, machine.Objection):
@@ -181,7 +196,8 @@ def _written(state: machine.State, module: int) -> machine.State:
 
 def _regular(trace: Trace) -> bool:
     """Whether the trace starts where a period does, with what the schedule has there."""
-    schedule, first = trace.schedule, trace.issued[0].boundary
+    schedule = trace.schedule
+    first = next((issued.boundary for _, issued in trace.executed()), Boundary(PRELOAD, 0))
     holds = [EMPTY] * schedule.ring.slots
     starts: list[tuple[int, ...]] = []
     for moment in schedule.walk(1):
@@ -243,22 +259,35 @@ def _objection(at: int, issued: Issued, found: machine.Objection, state: machine
 # ---- what is ordered
 
 
-def _ordering(trace: Trace) -> Iterator[Misfit]:
+def _ordering(trace: Trace, broken: Misfit | None) -> Iterator[Misfit]:
     """What the clocks object to. Identity is the machine's: it knows what the slots held."""
-    listing: list[Issued] = []
-    origin: list[int] = []
-    for at, issued in enumerate(trace.issued):
-        listing.append(issued)
-        origin.append(at)
-        if issued.boundary.half == RESUME and isinstance(issued.operation, Wait):
-            listing.append(Issued(_reads_on(issued, trace), issued.boundary))
-            origin.append(at)
+    origin, listing = _with_reads(trace.issued, trace)
+    graphs = [
+        complete(graph.name, tuple(_with_reads(graph.body, trace)[1])) for graph in trace.graphs
+    ]
     state = somewhere(trace.holds, trace.schedule.ring.modules, trace.streams)
-    ordering = order(tuple(listing), trace.streams, state)
+    try:
+        ordering = order(tuple(listing), trace.streams, state, graphs)
+    except ProgramError:
+        if broken is None or not any(isinstance(one, GRAPHS) for one in trace.operations):
+            raise
+        return  # a capture that makes no sense: the program has none like it, which is said
     for fault in ordering.faults:
         if fault.property != IDENTITY:
             at = origin[ordering.tasks[fault.later].at]
             yield Misfit(at, fault.property, *_unordered(ordering, fault, origin))
+
+
+def _with_reads(issued: Sequence[Issued], trace: Trace) -> tuple[list[int], list[Issued]]:
+    """The operations, and behind each wait to resume the rest of that run; and where each was."""
+    origin, listing = [], []
+    for at, one in enumerate(issued):
+        added = [one]
+        if one.boundary.half == RESUME and isinstance(one.operation, Wait):
+            added.append(Issued(_reads_on(one, trace), one.boundary))
+        listing += added
+        origin += [at] * len(added)
+    return origin, listing
 
 
 def _unordered(ordering: Ordering, fault: Fault, origin: list[int]) -> tuple[str, str]:

@@ -131,6 +131,12 @@ class Graph:
         return operation
 
 
+def complete(name: str, body: Listing) -> Graph:
+    """The graph that has this body."""
+    records = (one.operation for one in body if isinstance(one.operation, Record))
+    return Graph(name, body, frozenset(replace(one.event, graph=None) for one in records))
+
+
 @dataclass(frozen=True, slots=True)
 class CapturedProgram:
     """A pass captured once and replayed.

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, Self
 
+from schedule.graphs import Graph
 from schedule.operations import (
     COMPUTE,
     HOST,
@@ -245,14 +246,17 @@ class Ordering:
 
 
 def order(
-    listing: Listing, streams: Streams = ONE_COPY_STREAM, state: State | None = None
+    listing: Listing,
+    streams: Streams = ONE_COPY_STREAM,
+    state: State | None = None,
+    graphs: Iterable[Graph] = (),
 ) -> Ordering:
     """All faults of a listing, from an empty device or from a given state, whose tables are
-    written into.
+    written into, with graphs that were captured before.
 
     ProgramError if the listing makes no sense.
     """
-    written = write_out(listing, streams)
+    written = write_out(listing, streams, graphs)
     return Ordering(
         listing,
         written.tasks,

@@ -15,8 +15,10 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from schedule.errors import ProgramError
+from schedule.graphs import Graph
 from schedule.known import Known
 from schedule.operations import (
+    COMPUTE,
     HOST,
     Capture,
     Copy,
@@ -32,6 +34,9 @@ from schedule.operations import (
     Write,
 )
 from schedule.properties import JOINED, PAGEABLE
+
+EARLIER = -1
+"""The place of what was captured before the listing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,12 +99,14 @@ class _Graph:
     replays: int = 0
 
 
-def write_out(listing: Iterable[Issued], streams: Streams) -> Tasks:
-    """The tasks of a listing. ProgramError for one that makes no sense: unknown streams, events
-    or graphs, captures that nest or never end."""
+def write_out(listing: Iterable[Issued], streams: Streams, graphs: Iterable[Graph] = ()) -> Tasks:
+    """The tasks of a listing. graphs: captured before it. ProgramError for one that makes no
+    sense: unknown streams, events or graphs, captures that nest or never end."""
     if not isinstance(listing, Iterable):
         raise ProgramError(f"{listing!r} is no listing; give Issued(operation, boundary) in order")
     writer, known = _Writer(streams), Known(streams)
+    for graph in graphs:
+        writer.know(graph)
     at = -1
     for at, issued in enumerate(listing):
         if not isinstance(issued, Issued):
@@ -129,7 +136,16 @@ class _Writer:
         self.faults: list[Fault] = []
         self.graphs: dict[str, _Graph] = {}
         self.capturing: _Graph | None = None
+        self.known = streams
         self.streams = dict.fromkeys(streams.names)  # in order, those of graphs too
+
+    def know(self, graph: Graph) -> None:
+        """A graph that was captured before; what was wrong with that is not told."""
+        ends = (*(one.operation for one in graph.body), *graph.lower_end(self.known))
+        for operation in (Capture(COMPUTE, graph.name), *ends):
+            self.add(operation, EARLIER)
+        self.tasks.clear()
+        self.faults.clear()
 
     def add(self, operation: Operation, at: int) -> None:
         if isinstance(operation, Record | Wait):
@@ -235,5 +251,5 @@ class _Writer:
         where = f"replay {graph.replays}"
         graph.replays += 1
         for operation, position in graph.body:
-            self.part(graph, operation, position, where, at)
+            self.part(graph, operation, at if position == EARLIER else position, where, at)
         self.end(graph, at, where, at)

@@ -13,13 +13,17 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from schedule.graphs import CAPTURE, REPLAY, Graph
 from schedule.operations import (
     ONE_COPY_STREAM,
+    Capture,
     Copy,
+    EndCapture,
     Event,
     Issued,
     Operation,
     Record,
+    Replay,
     Run,
     Streams,
     Wait,
@@ -39,12 +43,21 @@ from schedule.table import (
     Schedule,
 )
 
-SCHEMA = 1
+SCHEMA = 2
 """The version of the file's form. A trace of another one is refused."""
 
-HALVES = (PRELOAD, ENTER, BEFORE, RUN, AFTER, LEAVE, RELOAD, RESUME, WRITE)
-KINDS = {"copy": Copy, "run": Run, "record": Record, "wait": Wait, "write": Write}
-"""Operations by their names in a file. The runtime captures no graphs, so none is here."""
+HALVES = (PRELOAD, ENTER, BEFORE, RUN, AFTER, LEAVE, RELOAD, RESUME, WRITE, CAPTURE, REPLAY)
+KINDS = {
+    "copy": Copy,
+    "run": Run,
+    "record": Record,
+    "wait": Wait,
+    "write": Write,
+    "capture": Capture,
+    "end_capture": EndCapture,
+    "replay": Replay,
+}
+"""Operations by their names in a file."""
 
 REFILLS = ("preload", *TABLES)
 
@@ -57,6 +70,7 @@ class Trace:
     holds:    by slot, the module that was there when the trace began, or EMPTY.
     running:  the steps whose modules were running then, the outermost first.
     issued:   the operations, each with its boundary; a step is a position in the period.
+    graphs:   those that were captured before it began.
     """
 
     device: str
@@ -65,11 +79,30 @@ class Trace:
     running: tuple[int, ...] = ()
     streams: Streams = ONE_COPY_STREAM
     issued: list[Issued] = field(default_factory=list)
+    graphs: tuple[Graph, ...] = ()
 
     @property
     def operations(self) -> list[Operation]:
         """The operations alone, in the order in which they were issued."""
         return [issued.operation for issued in self.issued]
+
+    def executed(self) -> Iterator[tuple[int, Issued]]:
+        """The operations that the device was given, in host order, each with its position here: not
+        what was captured, but what was replayed."""
+        bodies = {graph.name: graph.body for graph in self.graphs}
+        captured: list[Issued] | None = None
+        for at, issued in enumerate(self.issued):
+            match issued.operation:
+                case Capture():
+                    captured = []
+                case EndCapture(_, name) if captured is not None:
+                    bodies[name], captured = tuple(captured), None
+                case Replay(_, name):
+                    yield from ((at, one) for one in bodies.get(name, ()))
+                case _ if captured is not None:
+                    captured.append(issued)
+                case _:
+                    yield at, issued
 
     def lines(self) -> Iterator[str]:
         """The lines of its file."""
@@ -101,6 +134,10 @@ def _header(trace: Trace) -> dict[str, Any]:
         **tables_json(schedule),
         "holds": list(trace.holds),
         "running": list(trace.running),
+        "graphs": [
+            {"name": graph.name, "body": [*map(operation_json, graph.body)]}
+            for graph in trace.graphs
+        ],
     }
 
 
@@ -134,12 +171,16 @@ def operation_json(issued: Issued) -> dict[str, Any]:
             return {**line, **({} if module is None else {"module": module}), **where}
         case Write(module, slot, stream) if slot is not None:
             return {"op": "write", "stream": stream, "slot": slot, "module": module, **where}
+        case Capture(stream, graph) | EndCapture(stream, graph) | Replay(stream, graph):
+            (kind,) = (name for name, of in KINDS.items() if type(operation) is of)
+            return {"op": kind, "stream": stream, "graph": graph, **where}
     raise ValueError(f"no run of the runtime issues [{operation}]")
 
 
 def _event(event: Event) -> dict[str, Any]:
     number = {} if event.number is None else {"number": event.number}
-    return {"name": event.name, **number}
+    graph = {} if event.graph is None else {"graph": event.graph}
+    return {"name": event.name, **number, **graph}
 
 
 def place(boundary: Boundary, schedule: Schedule) -> str:
@@ -156,6 +197,8 @@ def place(boundary: Boundary, schedule: Schedule) -> str:
         RELOAD: f"reload of module {module}",
         RESUME: f"module {module} resumes",
         WRITE: f"what module {module} wrote is kept",
+        CAPTURE: "capture of a graph",
+        REPLAY: "replay of a graph",
     }.get(boundary.half, f"{boundary.half} {boundary.step}")
-    of_several = schedule.period > 1 and boundary.half not in (PRELOAD, WRITE)
+    of_several = schedule.period > 1 and boundary.half not in (PRELOAD, WRITE, CAPTURE, REPLAY)
     return f"pass {number} of the period, {words}" if of_several else words

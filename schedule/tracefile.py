@@ -6,17 +6,23 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from schedule.errors import ProgramError
+from schedule.fields import kind_of, list_of, number_of, only, plain, text_of, within
+from schedule.graphs import Graph, complete
 from schedule.known import Known
 from schedule.operations import (
+    Capture,
     Copy,
+    EndCapture,
     Event,
     Issued,
     Operation,
     Record,
+    Replay,
     Run,
     Streams,
     Wait,
@@ -29,7 +35,7 @@ from schedule.trace import HALVES, KINDS, REFILLS, SCHEMA, Trace
 MARK = "ringproof_trace"
 HEADER = (
     *(MARK, "device", "copy_streams", "policy", "modules", "slots", "slot_of"),
-    *(*REFILLS, "holds", "running"),
+    *(*REFILLS, "holds", "running", "graphs"),
 )
 FIELDS: dict[str, tuple[str, ...]] = {
     "copy": ("stream", "slot", "module"),
@@ -37,6 +43,9 @@ FIELDS: dict[str, tuple[str, ...]] = {
     "record": ("stream", "event"),
     "wait": ("stream", "event"),
     "write": ("stream", "slot", "module"),
+    "capture": ("stream", "graph"),
+    "end_capture": ("stream", "graph"),
+    "replay": ("stream", "graph"),
 }
 OPTIONAL = {"copy": ("pageable",), "wait": ("module",)}
 
@@ -100,7 +109,7 @@ def _object(line: bytes) -> dict[str, Any]:
     except RecursionError:
         raise ProgramError("no JSON of a trace: it is nested too deep") from None
     if not isinstance(found, dict):
-        raise ProgramError(f"an object is needed, not {_kind(found)}")
+        raise ProgramError(f"an object is needed, not {kind_of(found)}")
     return found
 
 
@@ -108,7 +117,7 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name, value in pairs:
         if name in found:
-            raise ProgramError(f"{_plain(name)}: is there twice")
+            raise ProgramError(f"{plain(name)}: is there twice")
         found[name] = value
     return found
 
@@ -128,27 +137,47 @@ def _header(line: bytes) -> Trace:
         raise ProgramError(
             f"{MARK}: {found[MARK]!r} is another schema version; this one reads {SCHEMA}"
         )
-    _only(found, HEADER)
-    texts = {name: _text(name, found[name]) for name in ("device", "policy")}
-    streams = _copy_streams(_list("copy_streams", found["copy_streams"], _text))
-    ring = Ring(_number("modules", found["modules"]), _number("slots", found["slots"]))
-    refills = {name: _list(name, found[name], _refills) for name in TABLES}
+    only(found, HEADER)
+    texts = {name: text_of(name, found[name]) for name in ("device", "policy")}
+    streams = _copy_streams(list_of("copy_streams", found["copy_streams"], text_of))
+    ring = Ring(number_of("modules", found["modules"]), number_of("slots", found["slots"]))
+    refills = {name: list_of(name, found[name], _refills) for name in TABLES}
     schedule = Schedule(
         ring=ring,
         policy=texts["policy"],
-        slot_of=_list("slot_of", found["slot_of"], _number),
+        slot_of=list_of("slot_of", found["slot_of"], number_of),
         preload=_refills("preload", found["preload"]),
         **refills,
     )
-    holds = _list("holds", found["holds"], _number)
+    holds = list_of("holds", found["holds"], number_of)
     if len(holds) != ring.slots:
         raise ProgramError(f"holds: has {len(holds)} entries; there are {ring.slots} slots")
     for slot, module in enumerate(holds):
-        _within(f"holds[{slot}]", module, ring.modules, EMPTY)
-    running = _list("running", found["running"], _number)
+        within(f"holds[{slot}]", module, ring.modules, EMPTY)
+    running = list_of("running", found["running"], number_of)
     for at, step in enumerate(running):
-        _within(f"running[{at}]", step, len(schedule.slot_of))
-    return Trace(texts["device"], schedule, holds, running, streams)
+        within(f"running[{at}]", step, len(schedule.slot_of))
+    trace = Trace(texts["device"], schedule, holds, running, streams)
+    trace.graphs = list_of("graphs", found["graphs"], partial(_graph, trace))
+    return trace
+
+
+def _graph(trace: Trace, name: str, value: Any) -> Graph:
+    if not isinstance(value, dict):
+        raise ProgramError(f"{name}: an object is needed, not {kind_of(value)}")
+    only(value, ("name", "body"), f"{name}.")
+    known = Known(trace.streams, trace.schedule.ring.slots)
+
+    def operation(where: str, line: Any) -> Issued:
+        if not isinstance(line, dict):
+            raise ProgramError(f"{where}: an object is needed, not {kind_of(line)}")
+        try:
+            return _issued(line, trace, known)
+        except ProgramError as error:
+            raise ProgramError(f"{where}.{error}") from None
+
+    own = text_of(f"{name}.name", value["name"])
+    return complete(own, list_of(f"{name}.body", value["body"], operation))
 
 
 def _copy_streams(names: tuple[str, ...]) -> Streams:
@@ -159,22 +188,22 @@ def _copy_streams(names: tuple[str, ...]) -> Streams:
 
 
 def _refills(name: str, value: Any) -> tuple[Refill, ...]:
-    return _list(name, value, _refill)
+    return list_of(name, value, _refill)
 
 
 def _refill(name: str, value: Any) -> Refill:
     if not isinstance(value, dict):
-        raise ProgramError(f"{name}: an object is needed, not {_kind(value)}")
-    _only(value, ("slot", "module"), f"{name}.")
-    return Refill(*(_number(f"{name}.{field}", value[field]) for field in ("slot", "module")))
+        raise ProgramError(f"{name}: an object is needed, not {kind_of(value)}")
+    only(value, ("slot", "module"), f"{name}.")
+    return Refill(*(number_of(f"{name}.{field}", value[field]) for field in ("slot", "module")))
 
 
 # ---- operations
 
 
 def _end(found: dict[str, Any], trace: Trace) -> None:
-    _only(found, ("end",))
-    if _number("end", found["end"]) != len(trace.issued):
+    only(found, ("end",))
+    if number_of("end", found["end"]) != len(trace.issued):
         raise ProgramError(
             f"end: says {found['end']} operations, but {len(trace.issued)} are there: "
             f"lines are missing, or were added"
@@ -188,12 +217,12 @@ def _issued(found: dict[str, Any], trace: Trace, known: Known) -> Issued:
     if not isinstance(kind, str) or kind not in KINDS:
         raise ProgramError(f"op: {kind!r} is no operation; these are {', '.join(KINDS)}")
     needed = ("op", *FIELDS[kind], "half", "step")
-    _only(found, needed, "", OPTIONAL.get(kind, ()))
+    only(found, needed, "", OPTIONAL.get(kind, ()))
     schedule = trace.schedule
-    boundary = Boundary(_text("half", found["half"]), _number("step", found["step"]))
+    boundary = Boundary(text_of("half", found["half"]), number_of("step", found["step"]))
     if boundary.half not in HALVES:
         raise ProgramError(f"half: {boundary.half!r} is unknown; halves are {', '.join(HALVES)}")
-    _within("step", boundary.step, len(schedule.slot_of))
+    within("step", boundary.step, len(schedule.slot_of))
     operation = _operation(kind, found, trace)
     known.check_operation(operation)
     return Issued(operation, boundary)
@@ -201,85 +230,38 @@ def _issued(found: dict[str, Any], trace: Trace, known: Known) -> Issued:
 
 def _operation(kind: str, found: dict[str, Any], trace: Trace) -> Operation:
     """The operation, its slot and module within the ring."""
-    ring, stream = trace.schedule.ring, _text("stream", found["stream"])
+    ring, stream = trace.schedule.ring, text_of("stream", found["stream"])
     numbers = {}
     for name, size in (("slot", ring.slots), ("module", ring.modules)):
         if name in found:
-            numbers[name] = _within(name, found[name], size)
+            numbers[name] = within(name, found[name], size)
     if kind == "copy":
         pageable = found.get("pageable", False)
         if not isinstance(pageable, bool):
-            raise ProgramError(f"pageable: true or false is needed, not {_kind(pageable)}")
+            raise ProgramError(f"pageable: true or false is needed, not {kind_of(pageable)}")
         return Copy(stream, **numbers, pageable=pageable)
     if kind == "run":
         return Run(stream, **numbers)
     if kind == "write":
         return Write(stream=stream, **numbers)
+    of_graph = KINDS[kind]
+    if of_graph in (Capture, EndCapture, Replay):
+        made: Operation = of_graph(stream, text_of("graph", found["graph"]))
+        return made
     event = _event(found["event"], trace.device)
     return Record(stream, event) if kind == "record" else Wait(stream, event, **numbers)
 
 
 def _event(value: Any, device: str) -> Event:
     if not isinstance(value, dict):
-        raise ProgramError(f"event: an object is needed, not {_kind(value)}")
-    _only(value, ("name",), "event.", ("number", "device"))
-    of = _text("event.device", value.get("device", device))
+        raise ProgramError(f"event: an object is needed, not {kind_of(value)}")
+    only(value, ("name",), "event.", ("number", "graph", "device"))
+    of = text_of("event.device", value.get("device", device))
     if of != device:
         raise ProgramError(
             f"event.device: the event is of device {of}, but the trace is of {device}"
         )
-    name = _text("event.name", value["name"])
-    return Event(name, _number("event.number", value["number"]) if "number" in value else None)
-
-
-# ---- fields
-
-
-Names = tuple[str, ...]
-
-
-def _only(found: dict[str, Any], needed: Names, inside: str = "", optional: Names = ()) -> None:
-    """Exactly these fields."""
-    for name in needed:
-        if name not in found:
-            raise ProgramError(f"{inside}{name}: missing")
-    for name in found:
-        if name not in needed and name not in optional:
-            raise ProgramError(f"{inside}{_plain(name)}: unknown field")
-
-
-def _list(name: str, value: Any, entry: Callable[[str, Any], Any]) -> tuple[Any, ...]:
-    if not isinstance(value, list):
-        raise ProgramError(f"{name}: a list is needed, not {_kind(value)}")
-    return tuple(entry(f"{name}[{at}]", each) for at, each in enumerate(value))
-
-
-def _plain(name: str) -> str:
-    """A field's name, so that it can be printed."""
-    return name if name.isascii() and name.isprintable() else ascii(name)
-
-
-def _text(name: str, value: Any) -> str:
-    if not isinstance(value, str):
-        raise ProgramError(f"{name}: a text is needed, not {_kind(value)}")
-    if not value.isprintable():  # it is printed again, and must not look like a verdict
-        raise ProgramError(f"{name}: {value!a} has characters that can't be printed")
-    return value
-
-
-def _number(name: str, value: Any) -> int:
-    if type(value) is not int:  # a bool is no number
-        raise ProgramError(f"{name}: an integer is needed, not {_kind(value)}")
-    return value
-
-
-def _within(name: str, value: Any, size: int, least: int = 0) -> int:
-    if not least <= _number(name, value) < size:
-        raise ProgramError(f"{name}: {value} is outside of {least} .. {size - 1}")
-    return int(value)
-
-
-def _kind(value: Any) -> str:
-    """A JSON value, short."""
-    text = json.dumps(value)
-    return text if len(text) <= 40 else f"{text[:37]}..."
+    name = text_of("event.name", value["name"])
+    number = number_of("event.number", value["number"]) if "number" in value else None
+    graph = text_of("event.graph", value["graph"]) if "graph" in value else None
+    return Event(name, number, graph)

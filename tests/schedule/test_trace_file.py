@@ -11,7 +11,7 @@ import pytest
 from schedule import Ring, policies
 from schedule.audit import audit
 from schedule.errors import ProgramError
-from schedule.operations import COMPUTE, COPY, Capture, Copy, Event, Issued, Record, Run
+from schedule.operations import COPY, Copy, Event, Issued, Record, Run
 from schedule.program import lower, lower_write
 from schedule.table import Boundary, Refill
 from schedule.trace import Trace, place
@@ -38,7 +38,7 @@ def test_the_lines_of_a_trace() -> None:
     header = json.loads(LINES[0])
     refill = {"slot": 0, "module": 0}
     assert header == {
-        "ringproof_trace": 1,
+        "ringproof_trace": 2,
         "device": "cpu",
         "copy_streams": ["copy"],
         "policy": "chain",
@@ -52,6 +52,7 @@ def test_the_lines_of_a_trace() -> None:
         "leave": [[]],
         "holds": [0, 1],
         "running": [2],
+        "graphs": [],
     }
     run, after, write = ({"half": half, "step": 0} for half in ("run", "after", "write"))
     landed, drained = ({"name": name, "number": 0} for name in ("landed", "drained"))
@@ -92,13 +93,6 @@ def test_an_event_may_name_its_device() -> None:
     lines = [json.loads(line) for line in LINES]
     lines[1]["event"]["device"] = "cpu"
     assert parse(text(lines)) == small()
-
-
-def test_a_graph_is_in_no_trace() -> None:
-    trace = small()
-    trace.issued.append(Issued(Capture(COMPUTE, "pass"), Boundary("run", 0)))
-    with pytest.raises(ValueError, match=r"^no run of the runtime issues \[compute: capture graph"):
-        list(trace.lines())
 
 
 def test_places_in_words() -> None:
@@ -202,9 +196,9 @@ def changed(line: int, name: str, value: Any) -> bytes:
 
 
 HEADER: list[tuple[str, Any, str]] = [
-    ("ringproof_trace", 2, "ringproof_trace: 2 is another schema version; this one reads 1"),
-    ("ringproof_trace", True, "ringproof_trace: True is another schema version; this one reads 1"),
-    ("ringproof_trace", "1", "ringproof_trace: '1' is another schema version; this one reads 1"),
+    ("ringproof_trace", 1, "ringproof_trace: 1 is another schema version; this one reads 2"),
+    ("ringproof_trace", True, "ringproof_trace: True is another schema version; this one reads 2"),
+    ("ringproof_trace", "1", "ringproof_trace: '1' is another schema version; this one reads 2"),
     ("device", ..., "device: missing"),
     ("device", 0, "device: a text is needed, not 0"),
     ("colour", 1, "colour: unknown field"),
@@ -249,12 +243,12 @@ def test_the_headers_fields(name: str, value: Any, said: str) -> None:
     assert refused(changed(1, name, value)) == f"line 1: {said}"
 
 
+KINDS = "copy, run, record, wait, write, capture, end_capture, replay"
 OPERATIONS: list[tuple[int, str, Any, str]] = [
-    (2, "op", "capture",
-     "op: 'capture' is no operation; these are copy, run, record, wait, write"),
-    (2, "op", ["wait"],
-     "op: ['wait'] is no operation; these are copy, run, record, wait, write"),
-    (2, "op", ..., "op: None is no operation; these are copy, run, record, wait, write"),
+    (2, "op", "launch", f"op: 'launch' is no operation; these are {KINDS}"),
+    (2, "op", "capture", "graph: missing"),
+    (2, "op", ["wait"], f"op: ['wait'] is no operation; these are {KINDS}"),
+    (2, "op", ..., f"op: None is no operation; these are {KINDS}"),
     (2, "stream", "copies", "stream: 'copies' is unknown; streams are compute, copy, host"),
     (2, "stream", 1, "stream: a text is needed, not 1"),
     (3, "stream", "copy", "stream: a run is on compute, not on copy"),
@@ -275,7 +269,7 @@ OPERATIONS: list[tuple[int, str, Any, str]] = [
     (2, "event.device", "cuda:1",
      "event.device: the event is of device cuda:1, but the trace is of cpu"),
     (2, "event.device", 0, "event.device: a text is needed, not 0"),
-    (2, "event.graph", "pass", "event.graph: unknown field"),
+    (2, "event.graph", 1, "event.graph: a text is needed, not 1"),
     (3, "slot", 2, "slot: 2 is outside of 0 .. 1"),
     (3, "slot", -1, "slot: -1 is outside of 0 .. 1"),
     (3, "slot", ..., "slot: missing"),
@@ -288,7 +282,7 @@ OPERATIONS: list[tuple[int, str, Any, str]] = [
     (6, "pageable", 1, "pageable: true or false is needed, not 1"),
     (3, "half", "during",
      "half: 'during' is unknown; halves are preload, enter, before, run, after, leave, reload, "
-     "resume, write"),
+     "resume, write, capture, replay"),
     (3, "half", None, "half: a text is needed, not null"),
     (3, "step", -1, "step: -1 is outside of 0 .. 2"),
     (3, "step", 3, "step: 3 is outside of 0 .. 2"),
