@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import torch
 
-from runtime.layout import MARK, Block, Item, Layout, hangs, is_other
+from runtime.layout import MARK, NUMBER, Block, Item, Layout, hangs, is_other, number_at
 from runtime.leaves import counted, is_wrapper, leaves, place_at, version
 from runtime.memory import return_freed
 from runtime.sets import DeviceSet, device_set, was_replaced
@@ -77,6 +77,23 @@ class Arena:
         """Count the modules of these positions one after the other."""
         self.plan([self.layouts[one] for one in order])
         self._own = [self._own[one] for one in order]
+        for module, own in enumerate(self._own):
+            self._write_number(module, own.block)
+
+    def _write_number(self, module: int, block: Block) -> None:
+        for offset in 0, self.layouts[module].end:
+            number_at(offset).over(block).fill_(module)
+
+    def require_on_device(self, module: int, slot: int) -> None:
+        """The device itself asserts that the slot holds the whole of this module."""
+        bytes_, end = self.slots[slot], self.layouts[module].end
+        words = torch.empty(0, dtype=torch.int64, device=bytes_.device)
+        words.set_(bytes_.untyped_storage(), 0, (2,), (end // NUMBER,))
+        torch._assert_async(
+            (words == module).all(),
+            f"slot {slot} does not hold {self.layouts[module].name} (module {module}), which is "
+            f"about to run from it",
+        )
 
     def _forget_all_but(self, layouts: Sequence[Layout]) -> None:
         """Tensors that are in no layout any more are none of ours."""
@@ -109,6 +126,7 @@ class Arena:
                     master.copy_(leaf.data)
                 place_at(leaf, master)
             setattr(item.tensor, MARK, id(item.tensor))
+        self._write_number(module, block)
         masters = tuple(leaf for leaf, _ in layout.leaves)
         every = [*(one for item in layout.items for one in counted(item.tensor)), *masters]
         own = Own(

@@ -1,5 +1,9 @@
 """What of a module is offloaded, and where it lies in the module's block of bytes.
 
+The block begins and ends with the module's number, which so is copied with its weights: a device
+can tell whose bytes a slot holds. The first is overwritten by whatever else is copied there, and
+the last comes last.
+
 Offloaded are its parameters, and its buffers of integer type or above a mebibyte: quantised
 layers keep their weights in such. The others are small, and stay on the device. What hangs in
 several places stays there too.
@@ -20,6 +24,9 @@ from schedule.errors import OffloadError
 
 ALIGNMENT = 256
 """Bytes; every leaf starts at a multiple, which satisfies all vector loads."""
+
+NUMBER = 8
+"""Bytes of a module's number."""
 
 MARK = "ringproof_offloaded"
 """The attribute that marks a tensor as living in a host block, by its id: a copy of it, from a
@@ -62,6 +69,11 @@ class Region:
         return tensor.set_(bytes_[first : first + self.size], 0, self.shape, self.stride)
 
 
+def number_at(offset: int) -> Region:
+    """Where a module's number lies, from this offset on."""
+    return Region(offset, NUMBER, torch.Size(()), (), torch.int64)
+
+
 @dataclass(frozen=True, slots=True)
 class Item:
     """One offloaded Parameter or buffer: its name in the module, the object, and its plain
@@ -81,13 +93,15 @@ class Item:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """The items of one module, and its block's bytes. ``whole`` and ``paths``: the bytes and the
-    names of all its tensors, those that stay on the device too."""
+    """The items of one module, and its block's bytes. ``end``: where its last number lies.
+    ``whole`` and ``paths``: the bytes and the names of all its tensors, those that stay on the
+    device too."""
 
     module: nn.Module
     name: str
     items: tuple[Item, ...]
     size: int
+    end: int
     whole: int
     paths: frozenset[str]
 
@@ -111,19 +125,25 @@ class Layout:
 def lay_out(module: nn.Module, name: str, stay: Set[int]) -> Layout:
     """Plan the module's block; ``stay`` are the ids of tensors that are not offloaded.
     OffloadError names a tensor that can't be. Nothing is changed."""
-    offset, items = 0, []
+    offset, end, items = ALIGNMENT, NUMBER, []  # behind the first number
     for path, tensor in offloaded_tensors(module, stay):
         beside = tuple(attributes(tensor))
         plain, regions = tuple(_leaves(tensor, beside, f"{name}.{path}")), []
         for leaf in plain:
             size = extent(leaf) * leaf.element_size()
             regions.append(Region(offset, size, leaf.shape, leaf.stride(), leaf.dtype))
-            offset += -(-size // ALIGNMENT) * ALIGNMENT
+            end = _aligned(offset + size, NUMBER)
+            offset = _aligned(offset + size, ALIGNMENT)
         items.append(Item(path, tensor, beside, plain, tuple(regions)))
     everything = {id(tensor): tensor for _, _, _, tensor in hangs(module)}
     whole = sum(size_of(leaf) for tensor in everything.values() for leaf in leaves(tensor))
     paths = frozenset(path for path, _, _, _ in hangs(module))
-    return Layout(module, name, tuple(items), offset, whole, paths)
+    size = _aligned(end + NUMBER, ALIGNMENT)
+    return Layout(module, name, tuple(items), size, end, whole, paths)
+
+
+def _aligned(offset: int, to: int) -> int:
+    return -(-offset // to) * to
 
 
 class Table(Protocol):

@@ -198,10 +198,12 @@ def _first(order: Iterable[int], layouts: Sequence[Layout], limit: int) -> Itera
 def _starts(layout: Layout) -> Iterator[tuple[int, int, int]]:
     """The module's block cut before each tensor, as (start, bytes, those of weights)."""
     regions = [region for _, region in layout.leaves if region.size]
-    ends = [region.offset for region in regions[1:]] + [layout.size]
-    for region, end in zip(regions, ends, strict=True):
+    # What is before the first one goes with it.
+    starts = [region.offset if at else 0 for at, region in enumerate(regions)]
+    ends = [*starts[1:], layout.size]
+    for region, start, end in zip(regions, starts, ends, strict=True):
         weights = region.shape.numel() * region.dtype.itemsize
-        yield region.offset, end - region.offset, min(weights, region.size)
+        yield start, end - start, min(weights, region.size)
 
 
 def _joined(places: Iterable[tuple[int, int, int, int]]) -> list[tuple[int, int, int, int]]:
