@@ -9,9 +9,10 @@ from runtime.needs import TORCH
 
 # isort: split
 # Only after what it checks.
+from runtime.graph import Captured
 from runtime.load import load
 from runtime.offload import Offloaded, offload
 from runtime.report import Report
 from runtime.sanitize import sanitize
 
-__all__ = ["TORCH", "Offloaded", "Report", "load", "offload", "sanitize"]
+__all__ = ["TORCH", "Captured", "Offloaded", "Report", "load", "offload", "sanitize"]

@@ -160,6 +160,20 @@ class Arena:
                 device.requires_grad_(host.requires_grad)
             table[name] = device
 
+    def require_unchanged(self, module: int) -> None:
+        """OffloadError if the module's tensors are others than those that were adopted, as at a
+        binding; for who reads the slots without one."""
+        own = self._own[module]
+        shown = (
+            table.get(name) is host or table.get(name) is device
+            for weights in self.sets.values()
+            if weights.module == module
+            for table, name, host, device in weights.rows
+        )
+        moved = list(map(_address, own.masters)) != own.addresses
+        if self.changed or moved or any(map(is_other, own.composed)) or not all(shown):
+            self.refuse_changed(module)
+
     def refuse_changed(self, module: int) -> None:
         """OffloadError if the module's tensors are others than those that were adopted."""
         what = self.change(module)
@@ -214,6 +228,12 @@ class Arena:
                 place.tensors[place.name] = place.device
             for device, host in weights.pairs:
                 host.copy_(device)
+        weights.written = version(weights.counted)
+
+    def drop_writes(self, weights: DeviceSet) -> None:
+        """What was written into the weights was captured, and not done."""
+        for place in filter(was_replaced, weights.buffers):
+            place.tensors[place.name] = place.device
         weights.written = version(weights.counted)
 
     def in_slot(self, weights: DeviceSet, tensor: torch.Tensor) -> bool:

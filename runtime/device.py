@@ -76,6 +76,10 @@ class AcceleratorStreams:
             return lambda: stream().record_event(event) and None
         return lambda: stream().wait_event(event)
 
+    def forget(self, graph: str) -> None:
+        """The events of a graph are of no use once it is complete."""
+        self._events = {event: one for event, one in self._events.items() if event.graph != graph}
+
     def copy(self, stream: str, pieces: Pieces) -> Action:
         """All pieces of a refill, (target, source), one after the other."""
         of = self._stream(stream)

@@ -14,7 +14,7 @@ import sys
 from collections.abc import Callable, Sequence
 from functools import partial
 from threading import RLock, get_ident
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import nn
@@ -34,6 +34,14 @@ from schedule.program import WRITE
 from schedule.table import AFTER, BEFORE
 
 RELOAD, RAISE, OFF = "reload", "raise", "off"
+
+
+class Standing(NamedTuple):
+    """Where the passes are: how often a module ran, and was not resident; which came last."""
+
+    runs: int
+    misses: int
+    arrived: int
 
 
 class Hooks:
@@ -118,7 +126,8 @@ class Hooks:
         with self.lock:
             if self._removed:
                 return
-            refuse_recording(self.interpreter.streams)
+            if self.interpreter.graph is None:
+                refuse_recording(self.interpreter.streams)
             if not self._mend(None):
                 raise self._overlap("the model")
             self._begin_pass()
@@ -150,7 +159,8 @@ class Hooks:
         with self.lock:
             if self._removed:
                 return  # close() came during this call
-            refuse_recording(self.interpreter.streams)
+            if self.interpreter.graph is None:
+                refuse_recording(self.interpreter.streams)
             if self._running and not self._mend(index):
                 raise self._overlap(f"{self.selection.names[index]} (module {index})")
             if self.selection.root is None and index <= self._arrived:
@@ -172,7 +182,7 @@ class Hooks:
             self._check_cut(step.module)
         interpreter.issue(step.halves[BEFORE])
         resident = self._resident(step, before)
-        if not resident and self.on_miss == RAISE:
+        if not resident and self.on_miss == RAISE and interpreter.graph is None:
             held = interpreter.last[step.slot].module
             raise not_resident(self.selection.names, step.module, step.slot, held)
         self._thread = get_ident()
@@ -184,7 +194,7 @@ class Hooks:
             interpreter.unbind(step)
             self._running.pop()
             raise
-        if self.recorder.order is None:
+        if self.recorder.order is None and interpreter.graph is None:
             self.recorder.arrive(step.module)
 
     def _check_cut(self, module: int) -> None:
@@ -243,6 +253,8 @@ class Hooks:
         resident = self.on_miss == OFF or self.interpreter.holds(step)
         if not resident:
             self.misses += 1
+            if self.interpreter.graph is not None:
+                return False  # who captures says it
             held = self.interpreter.last[step.slot].module
             # Where the order was said to be another, that there are misses was said too.
             runs = 0 if self.recorder.differs else self.runs + 1
@@ -260,6 +272,27 @@ class Hooks:
                 for half in resumes(self._resident(outer, self._arrived)):
                     interpreter.issue(outer.halves[half])
             interpreter.arena.bind(outer.weights)
+
+    # ---- around the runs
+
+    @property
+    def standing(self) -> Standing:
+        """Where the passes are."""
+        return Standing(self.runs, self.misses, self._arrived)
+
+    @standing.setter
+    def standing(self, standing: Standing) -> None:
+        self.runs, self.misses, self._arrived = standing
+
+    def require_idle(self, what: str) -> None:
+        """OffloadError if a module is running in any thread."""
+        alive = self._alive(None)
+        if alive and self._thread != get_ident():
+            raise self._overlap(what)
+        if alive:
+            runs = self.selection.names[alive[-1][0].module]
+            raise OffloadError(f"{what} was asked for while {runs} runs; do so between passes")
+        self._mend(None)
 
     def saved(self) -> None:
         """A state dict is asked for: a run that was interrupted must not show its slot in it."""

@@ -7,13 +7,15 @@ actions. What belongs to which boundary, and in which order, was decided by the 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from runtime.annotate import span
 from runtime.arena import Arena
 from runtime.device import Action, Streams
 from runtime.host import pieces
 from runtime.sets import DeviceSet
+from schedule.errors import OffloadError
+from schedule.graphs import Graph
 from schedule.guard import Copied, is_resident
 from schedule.labels import label
 from schedule.operations import COMPUTE, Copy, Issued, Listing, Operation, Record, Run, Wait, Write
@@ -31,6 +33,26 @@ class Counts:
     copies: int = 0
     bytes_copied: int = 0
     redundant: int = 0
+
+    def copy(self) -> Counts:
+        """As they are now."""
+        return replace(self)
+
+    def add(self, other: Counts) -> None:
+        """So many more."""
+        self.copies += other.copies
+        self.bytes_copied += other.bytes_copied
+        self.redundant += other.redundant
+
+    def set_back(self, to: Counts) -> Counts:
+        """What they were; how many came since."""
+        since = Counts(
+            self.copies - to.copies,
+            self.bytes_copied - to.bytes_copied,
+            self.redundant - to.redundant,
+        )
+        self.copies, self.bytes_copied, self.redundant = to.copies, to.bytes_copied, to.redundant
+        return since
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -75,6 +97,7 @@ class Interpreter:
         self._issued: dict[int, Copied] = {}
         self.counts = Counts()
         self.log: list[Issued] | None = None
+        self.graph: Graph | None = None  # the one that is captured now
         self.bind(program, schedule)
 
     def bind(self, program: Program, schedule: Schedule) -> None:
@@ -109,6 +132,8 @@ class Interpreter:
             return
         if self._issued:
             self._issued.clear()
+        if self.graph is not None:
+            bound = self._captured(self.graph, bound)
         for _, action in bound:
             action()
         if self._issued:
@@ -119,9 +144,18 @@ class Interpreter:
 
     def unbind(self, step: Step) -> None:
         """Show the host masters in the module, with what the module wrote into its weights."""
-        if step.weights.was_written:
+        written = step.weights.was_written
+        if written and self.graph is None:
             self.issue(step.halves[WRITE])
+        elif written:
+            self.arena.drop_writes(step.weights)
         self.arena.unbind(step.weights)
+        if written and self.graph is not None:
+            name = self.arena.layouts[step.module].name
+            raise OffloadError(
+                f"{name} writes into its weights while it runs, which a replay would lose: run it "
+                f"without the capture, or leave it out of layers"
+            )
 
     def forget(self) -> None:
         """Take no slot's content for current: the next run of each module loads it again."""
@@ -143,9 +177,34 @@ class Interpreter:
         return is_resident(self.last[step.slot], step.module, self.arena.version(step.module))
 
     def _bind(self, listing: Listing) -> Bound:
-        return tuple((issued, self._action(issued.operation)) for issued in listing)
+        return tuple((issued, self.action(issued.operation)) for issued in listing)
 
-    def _action(self, operation: Operation) -> Action:
+    def _captured(self, graph: Graph, bound: Bound) -> Bound:
+        """What the graph takes of these, as actions: its own fences, the same copies and runs, and
+        before each run the device's own look at the slot."""
+        found = []
+        for issued, action in bound:
+            graph, own = graph.take(issued)
+            if own is None:
+                continue
+            found.append((own, action))
+            match own.operation:
+                case Record() | Wait():
+                    found[-1] = (own, self.streams.fence(own.operation))
+                case Run(_, slot, module):
+                    found[-1] = (own, self._looked_at(module, slot, action))
+        self.graph = graph
+        return tuple(found)
+
+    def _looked_at(self, module: int, slot: int, action: Action) -> Action:
+        def run() -> None:
+            self.arena.require_on_device(module, slot)
+            action()
+
+        return run
+
+    def action(self, operation: Operation) -> Action:
+        """What executes this operation."""
         match operation:
             case Record() | Wait():
                 return self.streams.fence(operation)

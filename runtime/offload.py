@@ -9,9 +9,12 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import count
 from types import TracebackType
+from typing import Any
+from weakref import WeakSet
 
 import torch
 from torch import nn
@@ -28,6 +31,7 @@ from runtime.choice import (
     require_source,
 )
 from runtime.device import Streams, streams_of
+from runtime.graph import Captured, by_number, capture
 from runtime.hooks import RAISE, RELOAD, Hooks
 from runtime.host import chunk_of, limit_of
 from runtime.interpreter import Interpreter
@@ -37,6 +41,7 @@ from runtime.placement import Placement
 from runtime.report import Report, closing, report_of
 from runtime.select import Layers, Selection
 from schedule.errors import OffloadError
+from schedule.graphs import require_closed
 from schedule.program import Program, lower
 from schedule.table import Schedule
 from schedule.trace import Trace
@@ -150,6 +155,8 @@ class Offloaded:
         self._hooks: Hooks | None = None
         self._around: Around | None = None
         self._closed = False
+        self._graphs: WeakSet[Captured] = WeakSet()
+        self._names = (f"graph {number}" for number in count())
         # Masters outside inference mode: their version counters are the guard's.
         with torch.inference_mode(False), torch.no_grad():
             try:
@@ -218,6 +225,8 @@ class Offloaded:
                 f"between passes, then call refresh()"
             )
         self._refuse_kept()
+        self.streams.synchronize()
+        self._end_graphs("refresh() adopted a change of the model; capture it again")
         self.placement.renew(changed)
         self._interpreter.bind(self.program, self.schedule)
         self._interpreter.forget()
@@ -228,7 +237,7 @@ class Offloaded:
         was a guess; unless something is under way, or larger slots don't fit the device."""
         with self.hooks.lock, torch.inference_mode(False), torch.no_grad():
             traced = self._interpreter.log is not None
-            if not self.selection.found or traced or self.arena.changed:
+            if not self.selection.found or traced or self.arena.changed or self._graphs:
                 return False
             if not self.hooks.can_reorder():
                 return False
@@ -255,6 +264,34 @@ class Offloaded:
         for one in self.arena.sets.values():
             check_kept(self.selection.modules[one.module], one, self._interpreter)
 
+    # ---- graphs
+
+    def capture(self, function: Callable[[], Any]) -> Captured:
+        """Run a function that calls the model, or some of its modules, and capture it into a graph
+        of the device, which ``replay()`` then does again without any Python: with the same inputs,
+        in place, and the weights as they are then. Refills are in the graph; what it takes for
+        granted is loaded before each replay, whatever ran in between.
+
+        The function takes no arguments, and runs twice: once to warm up, and once captured, when
+        nothing is done; for a part of a pass it may be captured twice. What it writes beside its
+        output, a cache for instance, it must write in place. Whatever holds for graphs of torch
+        holds here: no value may come back to the host.
+
+        OffloadError on a CPU, for a module that writes into its weights, and if no offloaded module
+        runs; ScheduleError for a schedule that is not where it began after one pass."""
+        if self._closed:
+            raise OffloadError("this offload is closed; capture while it is open")
+        require_closed(self.schedule)
+        captured = capture(self, function, self._names)
+        self._graphs.add(captured)
+        return captured
+
+    def _end_graphs(self, why: str) -> None:
+        """No replay is under way."""
+        for one in self._graphs:
+            one.end(why)
+        self._graphs.clear()
+
     # ---- for people
 
     def report(self) -> Report:
@@ -274,6 +311,7 @@ class Offloaded:
         holds = tuple(last.module for last in interpreter.last)
         device, running = str(self.streams.device), hooks.running
         trace = Trace(device, self.schedule, holds, running, self.program.streams)
+        trace.graphs = tuple(sorted((one.graph for one in self._graphs), key=by_number))
         outer, interpreter.log = interpreter.log, trace.issued
         try:
             yield trace
@@ -299,6 +337,7 @@ class Offloaded:
         if self._around is not None:
             self._around.remove()
         self.streams.synchronize()
+        self._end_graphs("its offload is closed")
         if hasattr(self, "_interpreter"):
             self._interpreter.drop()
         with torch.inference_mode(False), torch.no_grad():

@@ -42,8 +42,8 @@ def refuse_recording(streams: Streams) -> None:
     if streams.captures():
         raise OffloadError(
             "an offloaded model is captured into a graph, whose replays run no hooks and would "
-            "read whatever its slots hold by then: run it without the capture, or close() first "
-            "(with torch.compile use a mode without CUDA graphs)"
+            "read whatever its slots hold by then: capture it with offloaded.capture(function), "
+            "or run it without (torch.compile in a mode without CUDA graphs)"
         )
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 from unittest.mock import patch
 
@@ -19,7 +19,7 @@ from runtime.device import AcceleratorStreams, Action, Pieces, Streams
 from runtime.interpreter import Bound, Interpreter, Step
 from schedule.guard import Copied
 from schedule.operations import COMPUTE, Copy
-from schedule.table import AFTER, Moment
+from schedule.table import AFTER
 
 POISON = 0xFF
 
@@ -41,17 +41,30 @@ def poison() -> Iterator[Poisoned]:
     held is needed no longer. What may run again without a copy stays, as with K >= N; so no
     module is resident that was poisoned, and copies and misses are what they are without.
     """
-    seen, whole_step, whole_copy = Poisoned(), Interpreter._step, Interpreter._copy
+    seen, whole_bind = Poisoned(), Interpreter.bind
+    whole_copy, whole_issue = Interpreter._copy, Interpreter.issue
+    releasing: dict[int, tuple[Bound, Step]] = {}
 
-    def step(interpreter: Interpreter, parts: Any, run: Moment) -> Step:
-        made = whole_step(interpreter, parts, run)
-        return _releasing(interpreter, made, seen) if _is_refilled(made) else made
+    def bind(interpreter: Interpreter, *arguments: Any) -> None:
+        whole_bind(interpreter, *arguments)
+        for step in (step for one in interpreter.passes for step in one.steps):
+            if _is_refilled(step):
+                releasing[id(step.halves[AFTER])] = step.halves[AFTER], step
+
+    def issue(interpreter: Interpreter, bound: Bound) -> None:
+        if id(bound) in releasing:
+            _release(interpreter, releasing[id(bound)][1], seen)
+        whole_issue(interpreter, bound)
 
     def copy(interpreter: Interpreter, stream: str, slot: int, module: int) -> Action:
         with patch.object(interpreter, "streams", _Poisoning(interpreter.streams, seen)):
             return whole_copy(interpreter, stream, slot, module)
 
-    with patch.object(Interpreter, "_step", step), patch.object(Interpreter, "_copy", copy):
+    with (
+        patch.object(Interpreter, "bind", bind),
+        patch.object(Interpreter, "issue", issue),
+        patch.object(Interpreter, "_copy", copy),
+    ):
         yield seen
 
 
@@ -64,20 +77,12 @@ def _is_refilled(step: Step) -> bool:
     )
 
 
-def _releasing(interpreter: Interpreter, step: Step, seen: Poisoned) -> Step:
-    """The step, with the poison before all else that follows its run."""
-    slot, streams = interpreter.arena.slots[step.slot], interpreter.streams
-    (issued, first), *rest = step.halves[AFTER]
-
-    def action() -> None:
-        interpreter.last[step.slot] = Copied()  # should an interrupt come before the refill
-        with _on(streams, COMPUTE):
-            slot.fill_(POISON)
-        seen.released.append(step.module)
-        first()
-
-    after: Bound = ((issued, action), *rest)
-    return replace(step, halves={**step.halves, AFTER: after})
+def _release(interpreter: Interpreter, step: Step, seen: Poisoned) -> None:
+    """The poison before all else that follows the step's run."""
+    interpreter.last[step.slot] = Copied()  # should an interrupt come before the refill
+    with _on(interpreter.streams, COMPUTE):
+        interpreter.arena.slots[step.slot].fill_(POISON)
+    seen.released.append(step.module)
 
 
 class _Poisoning:
