@@ -43,17 +43,17 @@ def poison() -> Iterator[Poisoned]:
     """
     seen, whole_bind = Poisoned(), Interpreter.bind
     whole_copy, whole_issue = Interpreter._copy, Interpreter.issue
-    releasing: dict[int, tuple[Bound, Step]] = {}
+    refilled: set[int] = set()  # ids: nothing is kept alive
 
     def bind(interpreter: Interpreter, *arguments: Any) -> None:
         whole_bind(interpreter, *arguments)
         for step in (step for one in interpreter.passes for step in one.steps):
             if _is_refilled(step):
-                releasing[id(step.halves[AFTER])] = step.halves[AFTER], step
+                refilled.add(id(step.halves[AFTER]))
 
     def issue(interpreter: Interpreter, bound: Bound) -> None:
-        if id(bound) in releasing:
-            _release(interpreter, releasing[id(bound)][1], seen)
+        for step in _whose(interpreter, bound) if id(bound) in refilled else ():
+            _release(interpreter, step, seen)
         whole_issue(interpreter, bound)
 
     def copy(interpreter: Interpreter, stream: str, slot: int, module: int) -> Action:
@@ -75,6 +75,12 @@ def _is_refilled(step: Step) -> bool:
         isinstance(one, Copy) and one.slot == step.slot and one.module != step.module
         for one in copies
     )
+
+
+def _whose(interpreter: Interpreter, bound: Bound) -> Iterator[Step]:
+    """The step after which these are issued."""
+    steps = (step for one in interpreter.passes for step in one.steps)
+    return (step for step in steps if step.halves[AFTER] is bound)
 
 
 def _release(interpreter: Interpreter, step: Step, seen: Poisoned) -> None:
