@@ -8,7 +8,6 @@ the module which is about to run from it.
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -184,7 +183,6 @@ def _take(offloaded: Offloaded, function: Callable[[], Any], name: str) -> tuple
     last, before, counts = list(interpreter.last), hooks.standing, interpreter.counts.copy()
     logged = len(interpreter.log or ())
     torch.accelerator.synchronize(offloaded.streams.device)
-    gc.collect()  # what is freed during a capture may be part of it
     try:
         begin = graph.lower_begin(streams)
         interpreter.issue(_bound(offloaded, CAPTURE, begin, device))

@@ -147,6 +147,27 @@ def test_a_replay_on_another_stream(sim: SimDevice) -> None:
         assert pair.counts[2] == 0
 
 
+def test_the_pass_that_warms_up_is_in_order_with_what_is_around_it(sim: SimDevice) -> None:
+    """It is on a stream of its own: it reads inputs that were issued before, and what it wrote is
+    read after it, also if it raised."""
+    for seed, adversary in seeds(4):
+        with Pair() as pair, sim.steps(seed, adversary):
+            pair.feed()
+            pair.capture()
+            assert torch.equal(pair.model.seen.cpu(), pair.plain.seen)
+
+            def raises() -> None:
+                pair.model(pair.inputs)
+                raise ValueError
+
+            pair.feed()
+            with pytest.raises(ValueError, match=r"^$"):
+                pair.offloaded.capture(raises)
+            seen = pair.model.seen + 0  # on the stream that was current before
+            pair.plain(pair._x)
+            assert torch.equal(seen.cpu(), pair.plain.seen)
+
+
 def test_weights_are_read_as_they_are_at_each_replay() -> None:
     with Pair() as pair:
         captured = pair.capture()

@@ -17,9 +17,11 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 import runtime
 from runtime.unverified import offload_without_proof
+from schedule.audit import audit
 from tests.regressions.test_regression_vllm_ascend_10932 import (
     CASE,
     OFFLOADED,
+    PROMPT,
     PROVED,
     TOKENS,
     Answer,
@@ -81,6 +83,57 @@ def test_every_proved_policy_gives_the_plain_models_tokens_and_log_probabilities
         copies = copies_in(offloaded.schedule, TOKENS)
         assert sim.counters().copies[TO_DEVICE] == others + copies >= others + TOKENS
         assert offloaded.report().misses == 0
+
+
+def decoded(model: nn.Module, device: str, offloaded: runtime.Offloaded | None) -> Answer:
+    """Prefill eagerly, then a token at a time, all over a static cache; where the model is
+    offloaded, by replays of one graph."""
+    from transformers import StaticCache
+
+    batch, length = PROMPT.shape
+    cache = StaticCache(config=model.config, max_cache_len=length + TOKENS)
+    token = torch.zeros(batch, 1, dtype=torch.long, device=device)
+    position = torch.zeros(batch, 1, dtype=torch.long, device=device)
+
+    def step() -> torch.Tensor:
+        return model(token, cache=cache, position_ids=position, use_cache=True).logits[:, -1]
+
+    logits = [model(PROMPT.to(device), cache=cache, use_cache=True).logits[:, -1].cpu()]
+    graph = None
+    for number in range(TOKENS - 1):
+        token.copy_(logits[-1].argmax(-1, keepdim=True))
+        position.fill_(length + number)
+        if offloaded is not None and graph is None:
+            graph = offloaded.capture(step)
+            cache.crop(-1)  # what the pass that warmed up added
+        if graph is None:
+            logits.append(step().cpu())
+        else:
+            graph.replay()
+            logits.append(graph.output.cpu())
+    found = torch.stack(logits, 1)
+    return Answer(found.argmax(-1), found.log_softmax(-1))
+
+
+@pytest.mark.parametrize("policy", ["slot_local", "double_buffer"])
+def test_eager_prefill_and_replayed_decode(sim: SimDevice, model: nn.Module, policy: str) -> None:
+    """In graph mode, as the report says that it was wrong in both."""
+    expected = decoded(copy.deepcopy(plain()), "cpu", None)
+    assert torch.equal(expected.tokens, wanted().tokens)
+    with (
+        runtime.offload(model, policy=policy, device=DEVICE, on_miss="raise", **CASE) as offloaded,
+        offloaded.trace() as trace,
+        sim.steps(1, "copies"),
+    ):
+        answer = decoded(model, DEVICE, offloaded)
+        report = offloaded.report()
+    assert torch.equal(answer.tokens, expected.tokens)
+    assert torch.equal(answer.log_probabilities, expected.log_probabilities)
+    assert (report.passes, report.misses) == (TOKENS + 1, 0)  # one warmed up
+    assert report.copies == copies_in(offloaded.schedule, TOKENS + 1) >= TOKENS
+    found = audit(trace)
+    assert found.fits, str(found)
+    assert (found.runs, found.copies) == (report.runs, report.copies)
 
 
 def test_the_old_rule_diverges(sim: SimDevice, model: nn.Module) -> None:
