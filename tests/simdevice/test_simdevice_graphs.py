@@ -278,6 +278,38 @@ def test_found_layers_are_in_order_before_they_are_captured() -> None:
         assert pair.counts[2] <= 5  # of the first pass alone
 
 
+def test_found_layers_keep_their_order_while_there_are_graphs() -> None:
+    """A piece was captured before the first complete pass, which then shows another order."""
+    pair = Pair()
+    pair.offloaded.close()
+    backwards = [4, 3, 2, 1, 0]
+    with runtime.offload(pair.model, slots=2, policy="chain", device=DEVICE) as offloaded:
+        pair.offloaded = offloaded
+        (zero, one, *_), plain = pair.model.layers, pair.plain.layers
+        captured = offloaded.capture(lambda: one(zero(pair.inputs)))
+        assert pair.eager(backwards)
+        pair.feed()
+        captured.replay()
+        assert torch.equal(captured.output.cpu(), plain[1](plain[0](pair._x)))
+        assert offloaded.selection.names == tuple(f"layers.{n}" for n in range(5))
+        assert pair.eager(backwards)
+
+
+def test_where_a_replay_ends_is_where_the_next_pass_goes_on() -> None:
+    """Without the root, a pass begins where a module comes that is no later than the last one."""
+    pair = Pair()
+    pair.offloaded.close()
+    layers = list(pair.model.layers)
+    with runtime.offload(layers, slots=2, policy="restart", device=DEVICE) as pair.offloaded:
+        pair.model.seen = pair.model.seen.to(DEVICE)
+        captured = pair.capture([0, 1])
+        assert pair.eager()
+        assert pair.replayed(captured, [0, 1])
+        before = pair.counts
+        assert pair.eager([2, 3, 4])
+        assert pair.counts == (before[0] + 3, before[1] + 1, before[2])
+
+
 def test_a_replay_issues_nothing_from_python(sim: SimDevice) -> None:
     """But the joins and records around it: no module is called, no copy is issued."""
     with Pair() as pair:

@@ -160,6 +160,33 @@ def test_a_module_that_writes_into_its_weights() -> None:
             assert pair.eager()
 
 
+def test_what_it_wrote_in_the_capture_is_kept_nowhere() -> None:
+    """It was not done; and its slot holds another module, which must not go into its masters."""
+
+    class Writes(nn.Linear):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            x = super().forward(x)
+            if pair.offloaded.hooks.interpreter.graph is not None:
+                self.weight.mul_(-1)
+            return x
+
+    with Pair(3, 2) as pair:
+        pair.offloaded.close()
+        last = Writes(8, 8).requires_grad_(False)
+        kept = last.weight.clone()
+        pair.model.layers[2] = last
+        layers = list(pair.model.layers)
+        with runtime.offload(layers, slots=2, policy="chain", device=DEVICE) as pair.offloaded:
+            pair.model.seen = pair.model.seen.to(DEVICE)
+            with pytest.raises(
+                OffloadError, match=r"modules\[2\] writes into its weights|writes in"
+            ):
+                pair.offloaded.capture(lambda: pair.model(pair.inputs))
+            pair.model(pair.inputs)
+            assert torch.equal(last.weight, kept)
+            assert pair.counts[2] == 0
+
+
 def test_a_function_that_runs_nothing_of_ours() -> None:
     with Pair() as pair:
         with pytest.raises(OffloadError, match=r"^the function ran no offloaded module"):
