@@ -1,4 +1,4 @@
-"""``python -m benchmarks verify | proofs | runtime [--json FILE]``."""
+"""``python -m benchmarks verify | proofs | runtime | device [--json FILE]``."""
 
 from __future__ import annotations
 
@@ -8,12 +8,15 @@ import platform
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
-from benchmarks import proofs, runtime, verify
+from benchmarks import device, proofs, runtime, verify
+from schedule.errors import OffloadError
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one benchmark and print its lines."""
+    """Run one benchmark and print its lines; exit code 1 if one says that something is not as it
+    must be, 2 if there is nothing to run on."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     commands = parser.add_subparsers(required=True, dest="command", metavar="COMMAND")
     one = commands.add_parser("verify", help="rings checked a second")
@@ -32,17 +35,27 @@ def main(arguments: Sequence[str] | None = None) -> int:
             tiny=chosen.tiny, full=chosen.full, simulated=chosen.simulated
         )
     )
-    for command in (one, two, three):
+    four = commands.add_parser("device", help="everything that needs hardware, in one table")
+    four.add_argument("--tiny", action="store_true", help="small sizes, simulated if need be")
+    text = f"begin nothing after so many (default {device.SECONDS})"
+    four.add_argument("--seconds", type=float, default=device.SECONDS, help=text)
+    four.set_defaults(lines=lambda chosen: device.lines(tiny=chosen.tiny, seconds=chosen.seconds))
+    for command in (one, two, three, four):
         command.add_argument("--json", type=Path, metavar="FILE", help="write the figures too")
     chosen = parser.parse_args(arguments)
-    found = []
-    for line in chosen.lines(chosen):
-        print(line, flush=True)
-        found.append(line.json())
-    if chosen.json:
-        text = json.dumps({"python": platform.python_version(), "lines": found}, indent=2)
-        chosen.json.write_text(text + "\n", encoding="ascii")
-    return 0
+    found: list[dict[str, Any]] = []
+    try:
+        for line in chosen.lines(chosen):
+            print(line, flush=True)
+            found.append(line.json())
+    except OffloadError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    finally:  # what was measured is not lost with what could not be
+        if chosen.json and found:
+            text = json.dumps({"python": platform.python_version(), "lines": found}, indent=2)
+            chosen.json.write_text(text + "\n", encoding="ascii")
+    return int(any(line.get("failed") for line in found))
 
 
 def _size(text: str) -> int:

@@ -15,6 +15,7 @@ import torch
 from torch import nn
 
 import runtime
+from benchmarks.buffers import TwoBuffers
 from benchmarks.prefetch import Prefetch
 
 SLOTS = 2
@@ -106,6 +107,15 @@ def prefetch(model: nn.Module, layers: Layers, device: torch.device, stack: Exit
             tensor.data = tensor.data.to(device)
     locked = size(tensor for tensor in one.masters if tensor.is_pinned())
     return Ready(model, lambda: rest + size(one.buffers), lambda: locked, f"K={SLOTS}")
+
+
+def double_buffering(
+    model: nn.Module, layers: Layers, device: torch.device, stack: ExitStack
+) -> Ready:
+    """Two buffers in turn, a copy a layer; of a model whose layers hold all of its weights."""
+    one = TwoBuffers(layers(model), device)
+    stack.callback(one.remove)
+    return Ready(model, lambda: size(one.buffers), lambda: size(one.blocks))
 
 
 def _require(library: str) -> None:

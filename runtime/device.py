@@ -126,7 +126,7 @@ Streams = InlineStreams | AcceleratorStreams
 
 def streams_of(device: torch.device | str | None) -> Streams:
     """The streams of a device; of the current accelerator by default, else of the CPU."""
-    current = torch.accelerator.current_accelerator()
+    current = torch.accelerator.current_accelerator(True)  # is there one, not only support for it
     if device is None:
         chosen = torch.device("cpu") if current is None else current
     else:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -10,13 +11,16 @@ import pytest
 import torch
 from torch import nn
 
-from benchmarks import passes, schemes
+from benchmarks import device, passes, schemes
 from benchmarks.__main__ import main
+from benchmarks.device_models import TINY, TINY_NORMED, Shape, layer_on, prompt, token
+from benchmarks.device_rows import Row
 from benchmarks.passes import SCHEMES
 from proofs.claims import claims
 from proofs.obligation import System, discharge
 from schedule import Ring, check, policies
 from schedule.program import lower
+from tests.simdevice import device as simdevice
 
 
 def test_verify_counts_every_ring_of_every_policy(
@@ -100,7 +104,7 @@ def test_runtime_compares_hooks_and_passes(
     layer = 4 * (32 * 32 + 32)
     assert by_scheme["plain"]["bytes_device"] == 4 * layer
     assert by_scheme["vLLM's scheme"]["bytes_device"] == 2 * layer
-    assert by_scheme["ringproof"]["bytes_device"] == 2 * (4 * 32 * 32 + 256)  # aligned to 256
+    assert by_scheme["ringproof"]["bytes_device"] == 2 * (256 + 4 * 32 * 32 + 256)  # its number
     assert not any(line["bytes_locked"] for line in by_scheme.values())
     assert len(capsys.readouterr().out.splitlines()) == len(lines) == 1 + 4 + 5 + 2
 
@@ -125,3 +129,65 @@ def test_an_output_that_differs_is_said() -> None:
     assert (plain.equal, other.equal) == (True, False)
     assert "its output DIFFERS" in str(other)
     assert "DIFFERS" not in str(plain)
+
+
+def test_without_an_accelerator_the_device_benchmark_says_what_to_do(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """And so it does where the simulated one can't be built."""
+    file = tmp_path / "figures.json"
+    assert main(["device", "--json", str(file)]) == 2
+    assert "add --tiny to try it on a simulated one" in capsys.readouterr().err
+
+    def start() -> None:
+        raise simdevice.NoCompiler("no C++ compiler")
+
+    monkeypatch.setattr(simdevice, "start", start)
+    assert main(["device", "--tiny"]) == 2
+    found = capsys.readouterr()
+    assert "can't be built here (no C++ compiler); it needs a C++ compiler" in found.err
+    assert not found.out
+    assert not file.exists()
+
+
+def test_lines_that_say_that_something_is_wrong_are_exit_code_1(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """And figures that were measured before an error are not lost."""
+    file = tmp_path / "figures.json"
+    rows = [Row("a part", "fine"), Row("a part", "wrong", failed=True)]
+    monkeypatch.setattr(device, "lines", lambda **_: iter(rows[:1]))
+    assert main(["device"]) == 0
+    monkeypatch.setattr(device, "lines", lambda **_: iter(rows))
+    assert main(["device"]) == 1
+
+    def interrupted(**_: object) -> Iterator[Row]:
+        yield rows[0]
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(device, "lines", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        main(["device", "--json", str(file)])
+    (line,) = json.loads(file.read_text(encoding="ascii"))["lines"]
+    assert (line["what"], line["failed"]) == ("fine", False)
+
+
+@pytest.mark.parametrize("shape", [TINY, TINY_NORMED], ids=lambda shape: shape.name)
+def test_tokens_one_by_one_are_what_they_are_as_a_prompt(shape: Shape) -> None:
+    """The device benchmark's layer: rotations, masks and caches fit each other."""
+    tokens = 6
+    torch.manual_seed(0)
+    layer = layer_on(shape, torch.device("cpu")).double()
+    whole = prompt(shape, tokens, torch.device("cpu"))
+    x, cos, sin = (one.double() for one in (whole.x, whole.cos, whole.sin))
+    expected = layer(x, cos, sin)
+    keys, values = (torch.empty(1, shape.pairs, 0, shape.head, dtype=x.dtype) for _ in range(2))
+    for number in range(tokens):
+        new = x.new_full((1, shape.pairs, 1, shape.head), float("nan"))
+        keys, values = torch.cat((keys, new), 2), torch.cat((values, new), 2)
+        here = slice(number, number + 1)
+        given = layer(x[:, here], cos[here], sin[here], keys, values)
+        assert torch.allclose(given, expected[:, here], atol=1e-12)
+        one = token(shape, 1, number + 1, torch.device("cpu"))
+        assert torch.equal(one.cos.double(), cos[here])
+        assert one.caches[0][0].shape == keys.shape

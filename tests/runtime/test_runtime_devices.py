@@ -24,6 +24,20 @@ def test_on_a_plain_cpu_everything_is_inline(monkeypatch: pytest.MonkeyPatch) ->
         assert streams.device == CPU
 
 
+def test_a_build_for_an_accelerator_that_is_not_there_takes_the_cpu(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """torch names what it was built for, unless it is asked what there is."""
+
+    def current(check_available: bool = False) -> torch.device | None:
+        return None if check_available else torch.device("cuda")
+
+    monkeypatch.setattr(torch.accelerator, "current_accelerator", current)
+    assert isinstance(streams_of(None), InlineStreams)
+    with pytest.raises(OffloadError, match=r"but this process's accelerator is none"):
+        streams_of("cuda")
+
+
 def accelerator(monkeypatch: pytest.MonkeyPatch) -> None:
     """This process has a CUDA device, of which number 3 is current."""
     monkeypatch.setattr(torch.accelerator, "current_accelerator", lambda *_: torch.device("cuda"))
