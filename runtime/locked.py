@@ -196,8 +196,11 @@ def _first(order: Iterable[int], layouts: Sequence[Layout], limit: int) -> Itera
 
 
 def _starts(layout: Layout) -> Iterator[tuple[int, int, int]]:
-    """The module's block cut before each tensor, as (start, bytes, those of weights)."""
+    """The module's block cut before each tensor, as (start, bytes, those of weights); of a module
+    that has none here, nothing."""
     regions = [region for _, region in layout.leaves if region.size]
+    if not regions:
+        return
     # What is before the first one goes with it.
     starts = [region.offset if at else 0 for at, region in enumerate(regions)]
     ends = [*starts[1:], layout.size]

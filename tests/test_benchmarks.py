@@ -104,7 +104,8 @@ def test_runtime_compares_hooks_and_passes(
     layer = 4 * (32 * 32 + 32)
     assert by_scheme["plain"]["bytes_device"] == 4 * layer
     assert by_scheme["vLLM's scheme"]["bytes_device"] == 2 * layer
-    assert by_scheme["ringproof"]["bytes_device"] == 2 * (256 + 4 * 32 * 32 + 256)  # its number
+    # The module's number, its weight and its bias, each aligned to 256.
+    assert by_scheme["ringproof"]["bytes_device"] == 2 * (256 + 4 * 32 * 32 + 256)
     assert not any(line["bytes_locked"] for line in by_scheme.values())
     assert len(capsys.readouterr().out.splitlines()) == len(lines) == 1 + 4 + 5 + 2
 

@@ -18,14 +18,15 @@ ONE = Bounds(2, 2, 2, 2, solver=1)
 
 
 def test_every_program_of_a_ring_is_counted_and_agrees() -> None:
+    """Graphs in pieces that are not joined have too many interleavings, on two kinds of streams."""
     compared = compare.at(Ring(2, 1), ONE, System())
-    assert (compared.programs, compared.wholly, compared.found) == (276, 276, None)
-    assert str(compared) == "N=2, K=1: 276 programs, 276 wholly"
+    assert (compared.programs, compared.wholly, compared.found) == (378, 376, None)
+    assert str(compared) == "N=2, K=1: 378 programs, 376 wholly"
 
 
 def test_a_bound_leaves_out_what_is_beyond_it() -> None:
     few = compare.at(Ring(2, 1), Bounds(2, 1, 1, 1, solver=1), System())
-    assert 0 < few.programs < 276
+    assert 0 < few.programs < 378
 
 
 def test_an_engine_that_is_blind_is_seen_at_its_ring() -> None:
@@ -39,9 +40,9 @@ def test_an_engine_that_is_blind_is_seen_at_its_ring() -> None:
 def test_the_command_says_how_far_it_looked(capsys: pytest.CaptureFixture[str]) -> None:
     assert command.main(["engines", "--to", "1"]) == 0
     assert capsys.readouterr().out.splitlines() == [
-        "N=1, K=1: 377 programs, 377 wholly",
-        "HOLDS_TO_BOUND: the engines agree on 377 programs of all rings to 1x1; every "
-        "interleaving of 377 of them was visited",
+        "N=1, K=1: 513 programs, 513 wholly",
+        "HOLDS_TO_BOUND: the engines agree on 513 programs of all rings to 1x1; every "
+        "interleaving of 513 of them was visited",
     ]
 
 

@@ -6,6 +6,7 @@ import inspect
 import sys
 from dataclasses import replace
 from importlib import import_module
+from typing import Any
 
 import pytest
 
@@ -17,7 +18,8 @@ from proofs.obligation import System, discharge
 from proofs.prove import try_mutant
 from proofs.report import Verdict
 from proofs.search import first
-from schedule import Ring, arithmetic, machine, policy, verifier
+from schedule import Ring, arithmetic, graphs, machine, policy, program, verifier
+from schedule.operations import Wait
 
 BY_NAME = {mutant.name: mutant for mutant in MUTANTS}
 PINNED = {
@@ -39,7 +41,15 @@ PINNED = {
     "no identity guard": "ModuleBegins(0, 1)",
     "any refill is progress": "N=2, K=1, after: (((0, 0),), ((0, 0),))",
     "progress survives another module's run": "N=2, K=1, after: ((), ())",
+    "a graph that needs nothing": "N=2, K=1, modular, one copy stream, captured, cut short "
+    "(clocks: identity; interleavings: identity; solver: identity)",
+    "a graph that leaves nothing": "N=2, K=1, modular, one copy stream, captured, in pieces "
+    "(clocks: identity; interleavings: identity; solver: identity)",
+    "a replay without records": "N=1, K=1, restart, one copy stream, captured, written "
+    "(clocks: meaning; interleavings: meaning; solver: meaning)",
 }
+GRAPH = ("take", "lower_begin", "lower_end", "lower_replay", "needs", "leaves")
+"""What a graph is made by, and what is then said of it."""
 
 
 # make prove does it for all of them.
@@ -68,9 +78,19 @@ def test_each_guard_and_effect_of_the_machine_has_its_mutant() -> None:
         "effects",
         "base",
     }
-    modules = {"arithmetic", "guard", "machine", "order", "policy", "program", "verifier"}
+    modules = {"arithmetic", "graphs", "guard", "machine", "order", "policy", "program", "verifier"}
     assert {mutant.module for mutant in MUTANTS if not of_lemma(mutant)} == modules
     assert {mutant.claim for mutant in MUTANTS} == set(range(12))
+
+
+def test_each_part_of_a_graph_has_its_mutant() -> None:
+    """But where it begins: what it joins there is the lowering's, whose mutants change it too."""
+    methods = {name: getattr(one, "fget", one) for name, one in vars(graphs.Graph).items()}
+    parts = {name: inspect.getsource(methods[name]) for name in GRAPH}
+    mutants = [mutant for mutant in MUTANTS if mutant.module == "graphs"]
+    found = [name for mutant in mutants for name in parts if mutant.before in parts[name]]
+    assert len(found) == len(mutants)
+    assert {*parts} - {*found} == {"lower_begin"}
 
 
 # ---- what is no refutation
@@ -213,6 +233,25 @@ def test_a_mutated_policy_makes_mutated_tables() -> None:
     assert [refills[0].module for refills in true] == [refills[0].module for refills in false]
     assert [refills[0].slot for refills in true] == [0, 0, 1]
     assert [refills[0].slot for refills in false] == [0, 1, 0]
+
+
+def test_a_mutated_lowering_makes_mutated_graphs() -> None:
+    """What a graph joins is the lowering's; what it needs is its own."""
+
+    def waits(module: Any) -> list[str]:
+        captured = module.lower_captured(policy.chain(Ring(3, 2)))
+        joins = (captured.capture[:2], captured.capture[-2:], captured.replay[:2])
+        return [str(one) for join in joins for one in join if isinstance(one, Wait)]
+
+    mutated = apply(BY_NAME["nothing is joined"], System())
+    assert mutated.graphs is not graphs
+    assert waits(mutated.graphs) == []
+    assert waits(graphs) == [
+        "compute: wait for drained[0]",
+        "compute: wait for drained[0] of graph pass",
+        "compute: wait for drained[0]",
+    ]
+    assert apply(BY_NAME["a graph that needs nothing"], System()).program is program
 
 
 @pytest.mark.parametrize("module", ["arithmetic", "policy", "machine", "verifier"])

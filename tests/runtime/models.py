@@ -195,6 +195,27 @@ LOADS_EVERY_PASS = ("restart", "one_ahead", "on_demand")
 """Policies that copy each module in the pass in which it runs."""
 
 
+# ---- sizes
+
+
+def rounded(size: int, to: int = 256) -> int:
+    """The next multiple."""
+    return -(-size // to) * to
+
+
+def block_of(sizes: Iterable[int]) -> int:
+    """Bytes of the host block of tensors of so many bytes: the module's number in the first 256,
+    each tensor from a multiple of 256 on, and the number once more in the next eight bytes behind
+    the last one."""
+    *others, last = sizes
+    return 256 + sum(map(rounded, others)) + rounded(rounded(last, 8) + 8)
+
+
+def block_bytes(module: nn.Module) -> int:
+    """Bytes of its host block, if its parameters are all that is offloaded."""
+    return block_of(p.nbytes for p in module.parameters())
+
+
 # ---- what a model is
 
 

@@ -9,7 +9,8 @@ from typing import Any
 
 from schedule.audit import audit
 from schedule.errors import ProgramError
-from schedule.trace import HALVES, Trace
+from schedule.graphs import GRAPH
+from schedule.trace import HALVES, KINDS, Trace
 from schedule.tracefile import parse
 
 Lines = list[dict[str, Any]]
@@ -72,8 +73,9 @@ def others(line: dict[str, Any], header: dict[str, Any]) -> Iterator[tuple[str, 
     slots, modules = header["slots"], header["modules"]
     events = [{"name": "ran"}, {"name": "drained", "number": 0}]
     events += [{"name": "landed", "number": slot} for slot in range(slots)]
+    events += [{**event, "graph": GRAPH} for event in events]
     values: dict[str, list[Any]] = {
-        "op": ["copy", "run", "record", "wait", "write"],
+        "op": list(KINDS),
         "stream": ["compute", "copy", "host"],
         "slot": list(range(slots)),
         "module": [*range(modules), *([None] if line["op"] == "wait" else [])],
@@ -85,6 +87,7 @@ def others(line: dict[str, Any], header: dict[str, Any]) -> Iterator[tuple[str, 
         yield from ((name, value) for value in values[name] if value != line[name])
     if line["op"] == "copy":
         yield "pageable", True
+    yield "graph", GRAPH
 
 
 def header_changes(trace: Trace) -> Iterator[tuple[str, Lines]]:

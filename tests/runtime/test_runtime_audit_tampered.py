@@ -13,7 +13,8 @@ import runtime
 from schedule import Ring, Schedule, policies
 from schedule.audit import audit
 from schedule.errors import ProgramError
-from schedule.table import Refill
+from schedule.graphs import CAPTURE, REPLAY
+from schedule.table import PRELOAD, Refill
 from schedule.trace import HALVES, Trace
 from schedule.tracefile import parse
 from tests.runtime.models import batches, before_run, outputs
@@ -66,12 +67,12 @@ def trace_of(schedule: Schedule) -> Trace:
     return TRACES[schedule.policy + str(schedule.ring)]
 
 
-def test_the_traces_have_every_half_but_the_preload_and_are_accepted() -> None:
+def test_the_traces_have_every_half_of_an_eager_run_and_are_accepted() -> None:
     halves = set()
     for trace in TRACES.values():
         assert accepted(lines_of(trace))
         halves |= {issued.boundary.half for issued in trace.issued}
-    assert halves == set(HALVES) - {"preload"}
+    assert halves == set(HALVES) - {PRELOAD, CAPTURE, REPLAY}
 
 
 @EACH

@@ -14,6 +14,7 @@ from torch import nn
 
 import runtime
 from runtime import Offloaded
+from runtime.layout import NUMBER
 from schedule import Ring
 from tests.runtime.models import (
     Block,
@@ -21,18 +22,16 @@ from tests.runtime.models import (
     assert_same_values,
     assert_unchanged,
     batches,
+    block_bytes,
     named_schedules,
     outputs,
     picture,
+    rounded,
     same,
     stack,
 )
 
 ALIGNMENT = 256
-
-
-def rounded(size: int) -> int:
-    return -(-size // ALIGNMENT) * ALIGNMENT
 
 
 def inside(parameter: torch.Tensor, block: torch.Tensor) -> bool:
@@ -124,6 +123,7 @@ def test_every_parameter_has_a_storage_of_its_own_of_just_its_size() -> None:
 
 
 def test_regions_of_a_module_do_not_overlap_and_fill_its_block() -> None:
+    """Between its number, which comes first, and its number behind the last of them."""
     model = stack(3, uneven=True)
     with runtime.offload(model, slots=2) as offloaded:
         for index, layer in enumerate(model.layers):
@@ -132,21 +132,19 @@ def test_regions_of_a_module_do_not_overlap_and_fill_its_block() -> None:
                 (p.data_ptr() - block.data_ptr(), p.untyped_storage().nbytes())
                 for p in layer.parameters()
             )
-            end = 0
+            begin = end = rounded(NUMBER)
             for offset, size in spans:
-                assert offset == end
-                end = offset + rounded(size)
-            assert end == block.numel()
+                assert offset == begin
+                begin, end = offset + rounded(size), offset + size
+            assert offloaded.arena.layouts[index].end == rounded(end, NUMBER)
+            assert block.numel() == rounded(rounded(end, NUMBER) + NUMBER) == block_bytes(layer)
 
 
 @pytest.mark.parametrize(("modules", "slots"), [(1, 1), (5, 2), (7, 3), (4, 4), (3, 5)])
 def test_a_slot_is_as_large_as_the_largest_module_that_uses_it(modules: int, slots: int) -> None:
     for schedule in named_schedules(Ring(modules, slots)):
         model = stack(modules, uneven=True)
-        sizes = [
-            sum(rounded(p.numel() * p.element_size()) for p in layer.parameters())
-            for layer in model.layers
-        ]
+        sizes = [block_bytes(layer) for layer in model.layers]
         assert len(set(sizes)) == modules
         wanted = [
             max(

@@ -24,6 +24,7 @@ from schedule.table import RUN
 from tests.runtime.models import (
     Stack,
     batches,
+    block_bytes,
     fails,
     moments_of,
     named_schedules,
@@ -35,14 +36,6 @@ from tests.runtime.poison import Poisoned
 
 PASSES = 3
 MODULES, SLOTS = range(1, 9), range(1, 10)
-
-
-def block_bytes(model: Stack) -> list[int]:
-    """By module: the bytes of its weights, each rounded up to 256."""
-    return [
-        sum(-(-p.numel() * p.element_size() // 256) * 256 for p in layer.parameters())
-        for layer in model.layers
-    ]
 
 
 def unproved(model: Stack, schedule: Schedule) -> Offloaded:
@@ -74,7 +67,7 @@ def test_every_safe_policy_gives_the_outputs_of_the_plain_model(
 def assert_right(
     model: Stack, schedule: Schedule, inputs: list[torch.Tensor], wanted: list[torch.Tensor]
 ) -> Report:
-    ring, sizes = schedule.ring, block_bytes(model)
+    ring, sizes = schedule.ring, [block_bytes(layer) for layer in model.layers]
     with runtime.offload(model, slots=ring.slots, policy=schedule, on_miss="raise") as offloaded:
         assert same(outputs(model, inputs), wanted), schedule
         report = offloaded.report()

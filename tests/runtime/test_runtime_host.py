@@ -46,10 +46,21 @@ class Driver:
         del self.there[address]
 
 
+NUMBERS = 2 * 256
+"""Bytes of the layouts' blocks that are no weights: those before them, and those behind."""
+
+
+def weights(pages: int, modules: int = 1) -> int:
+    """Bytes of weights in the blocks of so many modules, which are so many pages in all."""
+    return pages * PAGE - modules * NUMBERS
+
+
 def layouts_of(*pages: int) -> list[Layout]:
-    """Modules of so many pages of weights."""
-    modules = [nn.Linear(PAGE // 4, count, bias=False) for count in pages]
-    return [lay_out(module, f"m{at}", frozenset()) for at, module in enumerate(modules)]
+    """Modules whose blocks are of so many pages."""
+    modules = [nn.Linear(1, weights(count) // 4, bias=False) for count in pages]
+    layouts = [lay_out(module, f"m{at}", frozenset()) for at, module in enumerate(modules)]
+    assert [layout.size for layout in layouts] == [count * PAGE for count in pages]
+    return layouts
 
 
 @pytest.fixture
@@ -89,7 +100,7 @@ def test_modules_that_are_refilled_most_are_locked_first(driver: Driver) -> None
     driver.asked.clear()
     host = made(host_memory(layouts, schedule, streams(), 6 * PAGE))
     assert driver.asked == [PAGE * n for n in (1, 2, 3)]
-    assert (host.bytes_locked, host.bytes_pageable) == (6 * PAGE, 9 * PAGE)
+    assert (host.bytes_locked, host.bytes_pageable) == (6 * PAGE, weights(9, modules=2))
     driver.asked.clear()
     host = made(host_memory(layouts, schedule, streams(), 9 * PAGE))
     assert driver.asked == [PAGE * n for n in (1, 2, 4)]
@@ -103,7 +114,7 @@ def test_after_a_refusal_only_less_is_tried(
     driver.limit = 5 * PAGE
     host = made(host_memory(layouts, schedule, streams(), 1 << 40))
     assert driver.asked == [PAGE * n for n in (2, 4, 1)]
-    assert (host.bytes_locked, host.bytes_pageable) == (3 * PAGE, 13 * PAGE)
+    assert (host.bytes_locked, host.bytes_pageable) == (3 * PAGE, weights(13, modules=3))
     assert host.notes == [f"m1, {4 * PAGE} bytes, can't be page-locked (no more)"]
     (record,) = caplog.records
     assert record.levelno == logging.WARNING
@@ -175,7 +186,7 @@ def test_nothing_is_locked_on_a_cpu_or_with_a_limit_of_zero(driver: Driver) -> N
         host_memory(layouts, schedule, streams(), 0),
     ):
         assert type(made(host)) is HostMemory
-        assert (host.bytes_locked, host.bytes_pageable) == (0, 3 * PAGE)
+        assert (host.bytes_locked, host.bytes_pageable) == (0, weights(3, modules=2))
     assert driver.asked == []
 
 
@@ -225,7 +236,7 @@ def test_a_refused_slab_is_pageable(monkeypatch: pytest.MonkeyPatch) -> None:
     made(host)
     assert asked == [PAGE * n for n in (2, 4, 4, 1)]
     assert host.bytes_locked == 7 * PAGE
-    assert host.bytes_pageable == 4 * PAGE
+    assert host.bytes_pageable == weights(4)
     assert host.notes == [f"slab 2, {4 * PAGE} bytes, can't be page-locked (out of it)"]
 
 

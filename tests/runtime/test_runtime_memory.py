@@ -102,9 +102,9 @@ def test_this_machine_says_something() -> None:
 def test_more_than_there_is_names_the_bytes_that_are_missing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A layer has 2 * (256 + 32) bytes in a block of 4 * 256; there are five, and two slots; the
-    rest is read to this CPU, too."""
-    path, needed = save(stack(N), tmp_path / "a.safetensors"), (N + 2) * 1024 + 2 * 288 + 32
+    """A layer has 2 * (256 + 32) bytes in a block of 4 * 256, and 256 for its number; there are
+    five, and two slots; the rest is read to this CPU, too."""
+    path, needed = save(stack(N), tmp_path / "a.safetensors"), (N + 2) * 1280 + 2 * 288 + 32
     monkeypatch.setattr("runtime.memory.available", lambda: needed - 7)
     refused(on_meta(), path, f"{needed} bytes are needed: .*, so 7 bytes are missing", slots=2)
     monkeypatch.setattr("runtime.memory.available", lambda: needed)

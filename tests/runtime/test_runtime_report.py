@@ -18,7 +18,7 @@ from tests.runtime.models import WIDTH, after_run, batches, outputs, stack
 
 LINEAR = (WIDTH + 1) * WIDTH * 4
 BLOCK = 2 * LINEAR
-ALIGNED = 2 * (256 + 256)
+ALIGNED = 256 + 2 * (256 + 256)  # the module's number, and its weights
 REST = 2 * LINEAR + WIDTH * 4
 
 # ---- the default

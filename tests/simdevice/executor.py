@@ -69,19 +69,19 @@ class Expected:
         self.slots: dict[int, int] = {}
         self.blocks: dict[int, int] = {}
         self._holds: dict[int, int] = {}
-        self._body: list[tuple[int, Operation]] = []
-        captured = False
+        bodies: dict[str, list[tuple[int, Operation]]] = {}
+        captured: str | None = None
         for place, (operation, _) in enumerate(listing):
             match operation:
-                case Capture():
-                    captured = True
+                case Capture(_, graph):
+                    captured, bodies[graph] = graph, []
                 case EndCapture():
-                    captured = False
-                case Replay():
-                    for at, one in self._body:
+                    captured = None
+                case Replay(_, graph):
+                    for at, one in bodies[graph]:
                         self._take(at, one)
-                case _ if captured:
-                    self._body.append((place, operation))
+                case _ if captured is not None:
+                    bodies[captured].append((place, operation))
                 case _:
                     self._take(place, operation)
 
@@ -132,7 +132,8 @@ class Executor:
         self.streams = {name: stream() for name in streams.names}
         self._aside = stream()
         self.events: dict[Event, torch.Event] = {}
-        self.graph = torch.accelerator.Graph()
+        names = [one.graph for one in operations if isinstance(one, Capture)]
+        self.graphs = {name: torch.accelerator.Graph() for name in names}
         self.recorded: set[Event] = set()
         torch.accelerator.synchronize()
 
@@ -142,7 +143,8 @@ class Executor:
             for place, issued in enumerate(self.listing):
                 self._issue(place, issued)
         except RuntimeError:
-            self.graph.reset()  # its capture is given up
+            for graph in self.graphs.values():
+                graph.reset()  # its capture is given up
             raise
         torch.accelerator.synchronize()
         slots, blocks = (dict(enumerate(_numbers(of))) for of in (self._slots, self._blocks))
@@ -167,12 +169,12 @@ class Executor:
                     on.record_event(self._event(event))
                 case Wait(_, event):
                     on.wait_event(self._event(self._meant(event)))
-                case Capture():
-                    self.graph.capture_begin()
-                case EndCapture():
-                    self.graph.capture_end()
-                case Replay():
-                    self.graph.replay()
+                case Capture(_, graph):
+                    self.graphs[graph].capture_begin()
+                case EndCapture(_, graph):
+                    self.graphs[graph].capture_end()
+                case Replay(_, graph):
+                    self.graphs[graph].replay()
 
     def _copy(self, copy: Copy) -> None:
         block = self.blocks[copy.module]

@@ -25,7 +25,7 @@ from schedule.ring import Ring
 from tests.simdevice.device import SimDevice, start
 from tests.simdevice.helpers import DEVICE
 
-WIDTH = 16
+WIDTH = 32
 MORE = int(os.environ.get("SIMDEVICE_SEEDS", "1"))
 SAFE = tuple(name for name in policies.NAMED if name != "modular")
 ONE, IN_ORDER = "one copy stream", "in order"

@@ -10,16 +10,14 @@ from typing import Any
 
 import pytest
 import torch
-from torch import nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 import runtime
-from runtime.layout import ALIGNMENT
 from runtime.select import tensors_that_stay
 from runtime.unverified import offload_without_proof
 from schedule import OffloadError, Ring
 from tests.runtime.architectures import ARCHITECTURES, forward, fresh, layers_of, to_offload
-from tests.runtime.models import fails
+from tests.runtime.models import block_bytes, fails
 from tests.simdevice.device import ADVERSARIES, SimDevice
 from tests.simdevice.helpers import DEVICE
 from tests.simdevice.offloads import same
@@ -54,10 +52,6 @@ def copies_of_the_plain_model(sim: SimDevice, name: str) -> int:
     return copies
 
 
-def in_slots(layer: nn.Module) -> int:
-    return sum(-(-p.nbytes // ALIGNMENT) * ALIGNMENT for p in layer.parameters())
-
-
 def allocated() -> int:
     torch.accelerator.synchronize()
     return torch.accelerator.memory_allocated()
@@ -66,7 +60,7 @@ def allocated() -> int:
 @pytest.mark.parametrize("name", ARCHITECTURES)
 def test_outputs_copies_and_memory(sim: SimDevice, name: str) -> None:
     model, wanted = expected(name)
-    sizes = [in_slots(layer) for layer in layers_of(name, model)]
+    sizes = [block_bytes(layer) for layer in layers_of(name, model)]
     weights = sum(p.nbytes for layer in layers_of(name, model) for p in layer.parameters())
     whole = sum(t.nbytes for t in (*model.parameters(), *model.buffers()))
     others = copies_of_the_plain_model(sim, name)

@@ -22,7 +22,8 @@ from tests.simdevice.offloads import WIDTH, Stack, batches, same
 pytest.importorskip("safetensors")
 
 N, SLOTS, PAGE = 5, 2, mmap.PAGESIZE
-BLOCK = 4 * WIDTH * WIDTH + 256  # a layer's weight, and its bias in the next 256 bytes
+# A layer's number, its weight, and its bias in the next 256 bytes, with its number once more.
+BLOCK = 256 + 4 * WIDTH * WIDTH + 256
 REST = 4 * WIDTH * (WIDTH + 1)
 
 

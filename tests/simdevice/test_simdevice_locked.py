@@ -54,6 +54,7 @@ class Wide(nn.Module):
         self.layers = nn.ModuleList(
             nn.Sequential(nn.Linear(16, width), nn.Tanh(), nn.Linear(width, 16)) for width in inner
         )
+        self.x = torch.randn(2, 16)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         for layer in self.layers:
@@ -75,7 +76,8 @@ ODD = {
 
 @pytest.mark.parametrize("sizes", ODD)
 def test_little_more_than_the_weights_is_locked(sim: SimDevice, way: str, sizes: str) -> None:
-    model, x = Wide(*ODD[sizes]), batches(1)[0]
+    model = Wide(*ODD[sizes])
+    x = model.x
     expected, before = model(x), locked(sim)
     weights = bytes_of(model.layers)
     with runtime.offload(model, model.layers, slots=2) as offloaded:
@@ -124,7 +126,8 @@ def _with(**options: object) -> Callable[..., runtime.Offloaded]:
 @pytest.mark.parametrize("part", [0, 0.3, 0.7])
 def test_where_locking_fails_the_rest_is_pageable(sim: SimDevice, part: float) -> None:
     """And the driver's error is no kernel's afterwards: the next pass would raise it."""
-    model, x = Wide(*(771,) * 24), batches(1)[0]
+    model = Wide(*(771,) * 24)
+    x = model.x
     expected, weights = model(x), bytes_of(model.layers)
     fails_at = locked(sim) + int(part * weights)
     with sim.pinned_fails_at(fails_at), runtime.offload(model, model.layers, slots=2) as offloaded:
@@ -169,7 +172,8 @@ def test_every_seed_is_right_from_slabs_too(sim: SimDevice, policy: str) -> None
 
 @pytest.mark.usefixtures("way")
 def test_a_budget_is_kept(sim: SimDevice) -> None:
-    model, x = Wide(*(771,) * 24), batches(1)[0]
+    model = Wide(*(771,) * 24)
+    x = model.x
     expected, before, weights = model(x), locked(sim), bytes_of(model.layers)
     budget = weights // 2
     with runtime.offload(model, model.layers, slots=2, pin=f"{budget} B") as offloaded:
@@ -233,7 +237,8 @@ def test_what_fails_half_way_leaves_nothing_locked(sim: SimDevice) -> None:
 @pytest.mark.parametrize(("chunk", "copies"), [(None, 1), ("128KiB", 1), ("64KiB", 3)])
 def test_a_long_refill_is_cut(sim: SimDevice, chunk: str | None, copies: int) -> None:
     """A block of 192,512 bytes: more than two chunks of 64 KiB, less than two of 128."""
-    model, x = Wide(1456, 1456, 1456), batches(1)[0]
+    model = Wide(1456, 1456, 1456)
+    x = model.x
     expected = model(x)
     with runtime.offload(model, model.layers, slots=2, chunk=chunk, device=DEVICE) as offloaded:
         before, x = offloaded.report(), x.to(DEVICE)

@@ -15,7 +15,7 @@ from runtime.unverified import offload_without_proof
 from tests.runtime.caches import CACHES, LAYERS, TOKENS, ask, built, same_answer, tensors
 from tests.simdevice.device import SimDevice
 from tests.simdevice.helpers import DEVICE, OTHER
-from tests.simdevice.offloads import Layer, Stack, batches
+from tests.simdevice.offloads import WIDTH, Layer, Stack, batches
 
 
 @pytest.mark.parametrize("cache", CACHES)
@@ -53,7 +53,7 @@ class Pair(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.expert, self.gate = Layer(16, 16), Layer(16, 16)
+        self.expert, self.gate = Layer(WIDTH, WIDTH), Layer(WIDTH, WIDTH)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return x + self.expert(x) * self.gate(x)
@@ -77,7 +77,7 @@ def test_kept_layers_and_unmatched_parameters_are_on_the_device(
         for x in inputs:
             assert torch.equal(model(x, order).cpu(), plain(x.cpu(), order))
         assert offloaded.report().misses == 0
-        # Two experts a pass through one slot, weight and bias in a block at multiples of 256.
+        # Two experts a pass through one slot: number, weight and bias at multiples of 256.
         assert sim.counters().copies["host to device"] == 3 * 2
-        assert sim.counters().bytes["host to device"] == 3 * 2 * (16 * 16 * 4 + 256)
+        assert sim.counters().bytes["host to device"] == 3 * 2 * (256 + 4 * WIDTH * WIDTH + 256)
     assert {p.device.type for p in model.parameters()} == {"cpu"}

@@ -4,8 +4,10 @@ wrong under some seed, or the device refuses them, just where the clocks say so.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from functools import cache
+from itertools import product
 
 import pytest
 
@@ -15,6 +17,7 @@ from proofs.mutation import Mutant, apply
 from proofs.obligation import System
 from schedule import policies
 from schedule.order import order
+from schedule.properties import MEANING
 from schedule.ring import Ring
 from tests.simdevice.device import ADVERSARIES, SimDevice
 from tests.simdevice.executor import Expected, outcome, replay_line, right
@@ -81,7 +84,7 @@ SHOWS: dict[str, dict[str, str]] = {
     "two copy streams without order": {"N=3, K=1, chain, two copy streams, skipped": "wrong"},
     "a host write during a copy": {f"{CHAIN}, written": "wrong"},
     "a host write during a run": {f"{CHAIN}, written": "wrong"},
-    "nothing is joined": {f"{CHAIN}, captured": "wrong"},
+    "nothing is joined": {f"{CHAIN}, captured": JOIN},
     "unjoined capture": {f"{CHAIN}, captured": JOIN},
     "capture waiting on an outside event": {f"{CHAIN}, captured": FORK},
     "replay without join": {f"{CHAIN}, captured": "wrong"},
@@ -92,6 +95,9 @@ SHOWS: dict[str, dict[str, str]] = {
 HARMLESS: dict[str, tuple[str, ...]] = {
     # What such a wait is for is recorded never, or after it: it waits for nothing.
     "capture waiting on an outside event": ("two copy streams", "captured"),
+    # What a slot is given before a capture nobody reads: in it nothing runs, and behind it another
+    # module is loaded there.
+    "two copy streams without order": ("two copy streams", "captured, in pieces"),
 }
 """By mutant, of which programs no seed shows what the clocks find: their names have all of this."""
 
@@ -128,11 +134,46 @@ def outcomes(sim: SimDevice, case: Case) -> set[str]:
 
 
 KEEPS_ANOTHER = "the write of another slot"
+FINDS_OTHERS = {
+    "a graph that needs nothing": {"captured, cut short", "captured, in pieces"},
+    "a graph that leaves nothing": {"captured, in pieces"},
+}
+"""By mutant of what a host believes of a graph, the lowerings that it changes."""
+MEANS_ANOTHER = "a replay without records"
 
 
 def test_every_mutant_of_the_lowering_is_executed() -> None:
     """Here, or with a model."""
-    assert {*SHOWS, *RUN_WITH, KEEPS_ANOTHER} == {*MUTANTS}
+    assert {*SHOWS, *RUN_WITH, *FINDS_OTHERS, KEEPS_ANOTHER, MEANS_ANOTHER} == {*MUTANTS}
+
+
+@pytest.mark.parametrize("name", FINDS_OTHERS)
+def test_a_replay_finds_other_modules_than_its_own(sim: SimDevice, name: str) -> None:
+    """No race: they are read whatever the timing, where all that is needed was loaded before."""
+    policy, ring, found = policies.named("chain"), Ring(3, 2), set()
+    faulty = {case.name: case for case in cases(apply(MUTANTS[name], SYSTEM), policy, ring)}
+    for case in cases(SYSTEM, policy, ring):
+        changed = faulty[case.name].listing != case.listing
+        found |= {case.name.split(", ", 4)[-1]} if changed else set()
+        for adversary in ADVERSARIES:
+            with sim.steps(0, adversary):
+                assert outcome(case.listing, case.streams, named=True) == "right"
+                given = outcome(faulty[case.name].listing, case.streams, named=True)
+            assert given == ("wrong" if changed else "right"), case.name
+    assert found == FINDS_OTHERS[name]
+
+
+def test_the_records_of_a_replay_are_for_the_clocks_alone(sim: SimDevice) -> None:
+    """No race: the stream that waits for them did the replay itself. Without them the waits mean
+    other copies than the latest ones."""
+    found = Counter[str]()
+    for case in mutated(MUTANTS[MEANS_ANOTHER]):
+        faults = {one.property for one in order(case.listing, case.streams).faults}
+        found.update(faults)
+        for seed, adversary in product(range(9 * MORE), ADVERSARIES if faults else ()):
+            with sim.steps(seed, adversary):
+                assert outcome(case.listing, case.streams, named=True) == "right", case.name
+    assert found == {MEANING: 14}
 
 
 def test_the_write_of_another_slot_keeps_other_bytes(sim: SimDevice) -> None:

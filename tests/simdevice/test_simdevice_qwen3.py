@@ -29,10 +29,10 @@ from tests.regressions.test_regression_vllm_ascend_10932 import (
     plain,
     wanted,
 )
-from tests.runtime.models import copies_in
+from tests.runtime.models import block_bytes, copies_in
 from tests.simdevice.device import SimDevice, start
 from tests.simdevice.helpers import DEVICE
-from tests.simdevice.test_simdevice_architectures import allocated, in_slots
+from tests.simdevice.test_simdevice_architectures import allocated
 
 TO_DEVICE = "host to device"
 
@@ -71,7 +71,7 @@ def test_every_proved_policy_gives_the_plain_models_tokens_and_log_probabilities
 ) -> None:
     others = copies_of_the_plain_model()
     layer = model.get_submodule(OFFLOADED[0])
-    size, weights = in_slots(layer), sum(p.nbytes for p in layer.parameters())
+    size, weights = block_bytes(layer), sum(p.nbytes for p in layer.parameters())
     whole = sum(t.nbytes for t in (*model.parameters(), *model.buffers()))
     before = allocated()
     with runtime.offload(model, policy=policy, device=DEVICE, **CASE) as offloaded:

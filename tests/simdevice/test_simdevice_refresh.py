@@ -13,11 +13,11 @@ from torch import nn
 from torch.nn import functional
 
 import runtime
-from runtime.layout import ALIGNMENT
 from schedule.errors import OffloadError
 from tests.runtime.changes import CHANGES, adapted, another_name, deleted, larger, replaced
 from tests.runtime.models import (
     Stack,
+    block_bytes,
     outputs,
     stack,
 )
@@ -35,10 +35,6 @@ def here(sim: SimDevice) -> list[torch.Tensor]:
 
 
 # ---- changing
-
-
-def block_bytes(layer: nn.Module) -> int:
-    return sum(ALIGNMENT * math.ceil(p.nbytes / ALIGNMENT) for p in layer.parameters())
 
 
 def slot_bytes(offloaded: runtime.Offloaded, model: Stack) -> list[int]:

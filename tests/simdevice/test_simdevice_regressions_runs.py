@@ -12,7 +12,7 @@ from schedule.errors import OffloadError
 from schedule.operations import COPY
 from tests.simdevice.device import SimDevice
 from tests.simdevice.helpers import DEVICE, OTHER, error_of, full, is_all, pinned, stream
-from tests.simdevice.offloads import Case, Stack, batches, same
+from tests.simdevice.offloads import WIDTH, Case, Stack, batches, same
 
 # ---- what is copied ahead
 
@@ -22,6 +22,7 @@ def ahead(sim: SimDevice, policy: str) -> list[bool]:
     case, found = Case(policy, 4, 2), []
     weight = case.plain.layers[2].weight.detach().flatten()[:4]
     ran, side, seen = torch.Event(device=DEVICE), stream(), pinned(0)
+    first = case.offloaded.arena.layouts[2].items[0].regions[0].offset
 
     def before_module_1(*_: object) -> None:
         torch.accelerator.current_stream().record_event(ran)
@@ -29,7 +30,7 @@ def ahead(sim: SimDevice, policy: str) -> list[bool]:
         with sim.held(torch.accelerator.current_stream()):
             case.offloaded.streams._copy_streams[COPY].synchronize()
             with side:
-                seen.copy_(case.offloaded.arena.slots[0].view(torch.float32)[:4])
+                seen.copy_(case.offloaded.arena.slots[0][first:].view(torch.float32)[:4])
             side.synchronize()
         found.append(torch.equal(seen, weight))
 
@@ -106,7 +107,7 @@ def test_weights_are_converted_on_each_copy(sim: SimDevice) -> None:
         layer.weight = nn.Parameter(layer.weight.detach().t().contiguous().t())
     x = batches(1)[0]
     expected, strides = model(x, order), model.layers[0].weight.stride()
-    assert strides == (1, 16)
+    assert strides == (1, WIDTH)
     with runtime.offload(model, slots=1, policy="chain", device=DEVICE) as offloaded:
         x = x.to(DEVICE)
         model(x, order)
@@ -132,7 +133,7 @@ class Adapted(nn.Linear):
     """A layer that an adapter may be put on."""
 
     def __init__(self) -> None:
-        super().__init__(16, 16)
+        super().__init__(WIDTH, WIDTH)
         self.adapter: nn.Linear | None = None
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
@@ -144,7 +145,7 @@ def adapt(model: nn.Sequential) -> None:
     """As libraries do it: on the device of the weight beside it."""
     for number, layer in enumerate(model):
         torch.manual_seed(number)
-        layer.adapter = nn.Linear(16, 16, device=layer.weight.device)
+        layer.adapter = nn.Linear(WIDTH, WIDTH, device=layer.weight.device)
 
 
 def test_adapters_are_created_on_the_host(sim: SimDevice) -> None:

@@ -4,7 +4,6 @@ with the copies and the bytes that their layouts make, by the device's own count
 from __future__ import annotations
 
 import copy
-import math
 from collections.abc import Callable
 from contextlib import nullcontext
 
@@ -14,9 +13,9 @@ from torch import nn
 
 import runtime
 from runtime import unverified
-from runtime.layout import ALIGNMENT, LARGE_BUFFER
+from runtime.layout import LARGE_BUFFER
 from schedule.errors import OffloadError
-from tests.runtime.models import WIDTH, Stack, as_bytes, outputs
+from tests.runtime.models import WIDTH, Stack, as_bytes, block_of, outputs
 from tests.runtime.poison import Poisoned
 from tests.runtime.weights import Counting, Quantised, Scaled, Tables, inner_tensors, made
 from tests.simdevice.ahead import INPUTS, allocated, on_device, seeds
@@ -36,9 +35,9 @@ def here(sim: SimDevice) -> list[torch.Tensor]:
 
 
 def in_slot(layer: nn.Module) -> int:
-    """Bytes that the layer takes in a slot: each plain tensor at a multiple of the alignment."""
+    """Bytes that the layer takes in a slot; what is last there leaves room for the number."""
     tensors = [one for one in inner_tensors(layer) if one is not getattr(layer, "small", None)]
-    return sum(ALIGNMENT * math.ceil(one.nbytes / ALIGNMENT) for one in tensors)
+    return block_of(one.nbytes for one in tensors)
 
 
 def rest_of(model: Stack) -> int:
