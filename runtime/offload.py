@@ -227,10 +227,16 @@ class Offloaded:
         self._refuse_kept()
         self.streams.synchronize()
         self._end_graphs("refresh() adopted a change of the model; capture it again")
-        self.placement.renew(changed)
-        self._interpreter.bind(self.program, self.schedule)
-        self._interpreter.forget()
-        self._around.register()
+        sets = self.arena.sets
+        try:
+            self.placement.renew(changed)
+            self._interpreter.bind(self.program, self.schedule)
+            self._interpreter.forget()
+            self._around.register()
+        except BaseException:
+            if self.arena.sets is not sets:
+                self.hooks.remove()  # half done: from now on every module has its host masters
+            raise
 
     def _adopt_order(self, order: Sequence[int]) -> bool:
         """Offload the modules in the order in which they ran, if they were found, so that theirs

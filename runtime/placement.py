@@ -17,7 +17,7 @@ from runtime.leaves import is_wrapper, place_at
 from runtime.locked import host_memory
 from runtime.memory import require
 from runtime.progress import with_bar
-from runtime.select import Selection, renewed, reordered, tensors_that_stay
+from runtime.select import Selection, renewed, reordered, require_values, tensors_that_stay
 from runtime.views import refuse_views
 from schedule.table import Schedule
 
@@ -102,6 +102,7 @@ class Placement:
 
     def renew(self, changed: list[int]) -> None:
         """Adopt the tensors that these modules, which ``changed`` named, have now."""
+        require_values(self.selection)
         layouts = self._lay_out()
         self.streams.synchronize()
         self.arena.plan(layouts)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import copy
+
 import pytest
 import torch
 from torch import nn
 
 import runtime
-from schedule import Refill, Ring, Schedule
+from schedule import OffloadError, Refill, Ring, Schedule
 from tests.runtime.models import (
     WIDTH,
     Stack,
@@ -88,3 +90,47 @@ def test_an_update_after_a_keyboard_interrupt_does_not_spoil_the_master() -> Non
         model(batches(1)[0])
     assert (model.layers[1].weight == 3).all()
     assert not torch.equal(model.layers[1].bias, model.layers[0].bias)
+
+
+# Mended: the actions were those of before, over slots and blocks that were given up.
+@pytest.mark.parametrize(
+    "where", ["interpreter.Interpreter.bind", "arena.Arena.adopt", "around.Around.register"]
+)
+def test_a_refresh_that_is_interrupted_half_way_leaves_no_old_weights(
+    monkeypatch: pytest.MonkeyPatch, where: str
+) -> None:
+    """From then on the model runs from its masters, on a CPU; close() is what is left."""
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    model = Stack([Interrupted(WIDTH, WIDTH) for _ in range(3)])
+    plain = copy.deepcopy(model)
+    with torch.no_grad(), runtime.offload(model, slots=2) as offloaded:
+        for each in (model, plain):
+            torch.manual_seed(5)
+            each.layers[1].weight = nn.Parameter(torch.randn(WIDTH, WIDTH))
+        with monkeypatch.context() as patch:
+            patch.setattr(f"runtime.{where}", interrupt)
+            with pytest.raises(KeyboardInterrupt):
+                offloaded.refresh()
+        for x in batches(3):
+            assert torch.equal(model(x), plain(x))
+    assert_same_values(picture(model).values, picture(plain).values)
+
+
+def test_a_refresh_that_is_refused_changes_nothing() -> None:
+    """Twin: what can't be adopted leaves the hooks where they are."""
+    model = Stack([Interrupted(WIDTH, WIDTH) for _ in range(3)])
+    with torch.no_grad(), runtime.offload(model, slots=2) as offloaded:
+        own = model.layers[1].weight
+        model.layers[1].weight = nn.Parameter(torch.empty(WIDTH, WIDTH, device="meta"))
+        with pytest.raises(
+            OffloadError, match=r"^layers\.1\.weight, of shape .* is on the meta device"
+        ):
+            offloaded.refresh()
+        model.layers[1].weight = own
+        offloaded.refresh()
+        runs = offloaded.report().runs
+        model(batches(1)[0])
+        assert offloaded.report().runs == runs + 3
