@@ -10,6 +10,7 @@ master, never a slot's bytes.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
 import torch
@@ -49,6 +50,8 @@ class Arena:
     changed: modules in which a tensor was registered since they were laid out.
     """
 
+    set_type: type[DeviceSet] = DeviceSet
+
     def __init__(self, layouts: Sequence[Layout], schedule: Schedule, device: torch.device) -> None:
         self._schedule, self._device = schedule, device
         self.bytes_slots = 0
@@ -69,7 +72,9 @@ class Arena:
                 slots[slot] = torch.empty(size, dtype=torch.uint8, device=self._device)
         self.bytes_slots = sum(slot.numel() for slot in slots)
         runs = sorted({(one.module, one.slot) for one in self._schedule.walk(1) if one.half == RUN})
-        self.sets = {run: device_set(run[0], layouts[run[0]], slots[run[1]]) for run in runs}
+        self.sets = {
+            run: device_set(self.set_type, run[0], layouts[run[0]], slots[run[1]]) for run in runs
+        }
         self._forget_all_but(layouts)
         self.layouts, self.slots = tuple(layouts), tuple(slots)
 
@@ -218,6 +223,13 @@ class Arena:
             if table.get(name) is device:
                 table[name] = host
 
+    def show_hosts(self, module: int | None = None) -> None:
+        """Show the host masters of one module, or of all, whose weights are not running."""
+
+    def hosts_shown(self) -> AbstractContextManager[None]:
+        """Within this context all modules show their host masters; none is running."""
+        return nullcontext()
+
     def keep_writes(self, weights: DeviceSet) -> None:
         """What was written into the weights in the slot goes into the host masters, whose new
         version then makes the slot's copy old."""
@@ -228,13 +240,13 @@ class Arena:
                 place.tensors[place.name] = place.device
             for device, host in weights.pairs:
                 host.copy_(device)
-        weights.written = version(weights.counted)
+        weights.written = weights.writes()
 
     def drop_writes(self, weights: DeviceSet) -> None:
         """What was written into the weights was captured, and not done."""
         for place in filter(was_replaced, weights.buffers):
             place.tensors[place.name] = place.device
-        weights.written = version(weights.counted)
+        weights.written = weights.writes()
 
     def in_slot(self, weights: DeviceSet, tensor: torch.Tensor) -> bool:
         """Whether bytes of the tensor lie in the slot of these weights."""

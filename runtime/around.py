@@ -110,6 +110,7 @@ class Around:
                     f"slot, where what it writes would be lost; call it between passes"
                 )
             self._wait()
+            self._arena.show_hosts(index)
             try:
                 return methods[name](*arguments, **options)
             finally:
@@ -125,6 +126,7 @@ class Around:
 
         def before(*_: object) -> None:
             self._wait()
+            self._arena.show_hosts(index)
             if self._loading is None:
                 self._loading = module
 

@@ -21,6 +21,7 @@ from torch import nn
 
 from runtime.annotate import Spans
 from runtime.calls import Call, alive, overlap
+from runtime.freezing import watch
 from runtime.interpreter import Interpreter, Step
 from runtime.kept import check_kept, raised
 from runtime.misses import MissLog, not_resident
@@ -93,20 +94,31 @@ class Hooks:
 
     def register(self) -> None:
         """Put the hooks in. Should it fail half way, ``remove`` takes out those that are in."""
-        root, passes = self.selection.root, self.interpreter.passes
+        root, passes = self.root, self.interpreter.passes
         if root is not None and (len(passes) > 1 or any(one.enter for one in passes)):
             self._before(root, self._enter)
         if root is not None and self.recorder.order is None:
             self._handles += self.recorder.watch(root)
         for index, module in enumerate(self.selection.modules):
-            self._before(module, partial(self._arrive, index))
-            self._after(module, partial(self._depart, index))
+            self.hook(index, module)
         if any(one.leave for one in passes):
-            # Without the root, a pass ends after its last module.
-            last = self.selection.modules[-1] if root is None else root
-            self._after(last, self._leave)
+            self.hook_leave()
         if "torch._dynamo" in sys.modules:
             torch.compiler.reset()  # what was compiled before knows no hooks
+
+    @property
+    def root(self) -> nn.Module | None:
+        """Whose calls are the passes, if that is known."""
+        return self.selection.root
+
+    def hook(self, index: int, module: nn.Module) -> None:
+        """The hooks of one module."""
+        self._before(module, partial(self._arrive, index))
+        self._after(module, partial(self._depart, index))
+
+    def hook_leave(self) -> None:
+        """The hook at the end of a pass: without the root, after its last module."""
+        self._after(self.selection.modules[-1] if self.root is None else self.root, self._leave)
 
     def can_reorder(self) -> bool:
         """Whether no run is under way, and none was cut short."""
@@ -163,9 +175,11 @@ class Hooks:
                 refuse_recording(self.interpreter.streams)
             if self._running and not self._mend(index):
                 raise self._overlap(f"{self.selection.names[index]} (module {index})")
-            if self.selection.root is None and index <= self._arrived:
+            if self.root is None and index <= self._arrived:
                 self._begin_pass()
             before, self._arrived = self._arrived, index
+            if index <= before:
+                watch(self)
             step = self.interpreter.passes[self._pass].steps[index]
             spans = self._spans.wanted()
             if spans:

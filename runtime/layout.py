@@ -32,6 +32,10 @@ MARK = "ringproof_offloaded"
 """The attribute that marks a tensor as living in a host block, by its id: a copy of it, from a
 deepcopy or a file, carries the attribute too and does not."""
 
+BOUND = "ringproof_bound"
+"""The attribute in which a module has what its operators work on, while its weights stay bound to
+a slot."""
+
 LARGE_BUFFER = 1 << 20
 """Bytes; a buffer above is offloaded, whatever its type."""
 

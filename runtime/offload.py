@@ -19,7 +19,7 @@ from weakref import WeakSet
 import torch
 from torch import nn
 
-from runtime.arena import Source
+from runtime.arena import Arena, Source
 from runtime.around import Around
 from runtime.choice import (
     AnyCertificate,
@@ -40,6 +40,7 @@ from runtime.log import log
 from runtime.placement import Placement
 from runtime.report import Report, closing, report_of
 from runtime.select import Layers, Selection
+from runtime.static import StaticArena, StaticHooks
 from schedule.errors import OffloadError
 from schedule.graphs import require_closed
 from schedule.program import Program, lower
@@ -63,6 +64,7 @@ def offload(
     pin: bool | int | str = True,
     chunk: int | str | None = None,
     source: Source | None = None,
+    static: bool = False,
 ) -> Offloaded:
     """Move the layers' weights to host memory and run them through that many device slots.
 
@@ -92,6 +94,9 @@ def offload(
              small uploads of other streams need not wait for a whole one. One copy by default.
     source:  for tensors on the meta device: a function (full name, target) that writes the values
              into the target, once a tensor; ``runtime.load`` brings one for checkpoints.
+    static:  for ``torch.compile(model, fullgraph=True)``: weights stay bound to their slots, and
+             the hooks are operators of the graph. Then parameters() outside their module's run
+             show what the slot holds; state_dict() shows the weights. A module must have one slot.
 
     For inference: an output that requires grad is an error. Raises ScheduleViolation for a
     schedule that is not safe, OffloadError and other ValueErrors for what can't be offloaded;
@@ -116,8 +121,9 @@ def offload(
     require_safe(schedule)
     program = lower(schedule)
     require_ordered(program, schedule.ring.modules)
-    placement = placed(selection, schedule, streams_of(device), limit, source)
-    offloaded = Offloaded(placement, program, on_miss, True, longest)
+    arena, hooks = (StaticArena, StaticHooks) if static else (Arena, Hooks)
+    placement = placed(selection, schedule, streams_of(device), limit, source, arena)
+    offloaded = Offloaded(placement, program, on_miss, True, longest, hooks)
     if log.isEnabledFor(logging.INFO):
         log.info("%s", choice(offloaded, policy if certificate is None else schedule))
     return offloaded
@@ -129,10 +135,11 @@ def placed(
     streams: Streams,
     limit: int = sys.maxsize,
     source: Source | None = None,
+    arena: type[Arena] = Arena,
 ) -> Placement:
     """A placement, planned; outside inference mode, as all that is made for it must be."""
     with torch.inference_mode(False), torch.no_grad():
-        return Placement(selection, schedule, streams, limit, source)
+        return Placement(selection, schedule, streams, limit, source, arena)
 
 
 class Offloaded:
@@ -148,10 +155,12 @@ class Offloaded:
         on_miss: str,
         verified: bool,
         chunk: int | None = None,
+        hooks: type[Hooks] = Hooks,
     ) -> None:
         self.placement, self.arena, self.streams = placement, placement.arena, placement.streams
         self.schedule, self.program = placement.schedule, program
         self.on_miss, self.verified = on_miss, verified
+        self._kind = hooks
         self._hooks: Hooks | None = None
         self._around: Around | None = None
         self._closed = False
@@ -183,7 +192,7 @@ class Offloaded:
         return self._hooks
 
     def _register(self) -> None:
-        self._hooks = Hooks(self.selection, self._interpreter, self.on_miss, self._adopt_order)
+        self._hooks = self._kind(self.selection, self._interpreter, self.on_miss, self._adopt_order)
         self._hooks.register()
         self._around = Around(
             self.arena, self._hooks, wait=self.streams.synchronize, adopt=self._adopt_changes
@@ -209,8 +218,8 @@ class Offloaded:
         """Adopt what changed in one module, or in all of them and beside them."""
         if self._closed:
             return
-        changed = self.placement.changed(module)
-        with torch.inference_mode(False), torch.no_grad():
+        with torch.inference_mode(False), torch.no_grad(), self.arena.hosts_shown():
+            changed = self.placement.changed(module)
             if changed:
                 self._renew(changed)
             if module is None:

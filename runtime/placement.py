@@ -28,6 +28,7 @@ class Placement:
 
     limit:  bytes of host memory that may be page-locked.
     source: writes the values of tensors on the meta device.
+    arena:  its kind.
     """
 
     def __init__(
@@ -37,6 +38,7 @@ class Placement:
         streams: Streams,
         limit: int,
         source: Source | None = None,
+        arena: type[Arena] = Arena,
     ) -> None:
         self.selection, self.schedule, self.streams = selection, schedule, streams
         self._limit, self._source = limit, source
@@ -44,7 +46,7 @@ class Placement:
         self._moved: list[tuple[dict[str, torch.Tensor], str, torch.device]] = []
         layouts = self._lay_out()
         require(self._bytes_to_load(layouts), "host memory for the weights")
-        self.arena = Arena(layouts, schedule, streams.device)
+        self.arena = arena(layouts, schedule, streams.device)
         self._hosts = [host_memory(layouts, schedule, streams, limit)]
         # By module: its host memory, and which module it is there.
         self._host_of = {module: (self._hosts[0], module) for module in range(len(layouts))}

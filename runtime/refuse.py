@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from runtime.device import Streams
-from runtime.layout import MARK
+from runtime.layout import BOUND, MARK
 from schedule.errors import OffloadError
 
 MOVES = ("group_offloading", "layer_execution_tracker", "lazy_prefetch_group_offloading")
@@ -28,6 +28,8 @@ def refuse(model: nn.Module | Iterable[Any]) -> None:
         found = _accelerate(module) or _diffusers(module) or _parallel(module)
         if found is not None:
             raise OffloadError(f"{name or 'the model'}, a {type(module).__name__}, {found}")
+        if BOUND in vars(module):
+            raise OffloadError(f"{name} is offloaded already; close() that offload first")
         for key, tensor in [*module._parameters.items(), *module._buffers.items()]:
             if getattr(tensor, MARK, None) == id(tensor):
                 path = f"{name}.{key}" if name else key

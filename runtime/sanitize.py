@@ -18,6 +18,7 @@ from torch.utils._pytree import tree_leaves
 from runtime.interpreter import Step
 from runtime.leaves import leaves
 from runtime.offload import Offloaded
+from runtime.operators import NAMESPACE
 from schedule.errors import OffloadError
 from schedule.ring import EMPTY
 
@@ -25,7 +26,7 @@ from schedule.ring import EMPTY
 def sanitize(offloaded: Offloaded) -> Sanitizer:
     """A context in which an operator that touches a slot outside its owner's run, through a view
     that something kept for instance, is an OffloadError that names the operator, the slot and the
-    weights. For the operators of this thread; compiled code shows none of its own."""
+    weights. For the operators of this thread; torch runs compiled models uncompiled meanwhile."""
     return Sanitizer(offloaded)
 
 
@@ -46,7 +47,8 @@ class Sanitizer(TorchDispatchMode):
         del types
         given = kwargs or {}
         # An operator that only makes a view reads nothing; what then reads the view is looked at.
-        for one in () if func.is_view else tree_leaves((args, given)):
+        skipped = func.is_view or func.namespace == NAMESPACE  # our own, which reads none
+        for one in () if skipped else tree_leaves((args, given)):
             if isinstance(one, torch.Tensor):
                 for leaf in leaves(one):
                     self._check(func, leaf)

@@ -46,7 +46,7 @@ class DeviceSet:
     composed: host and device object of what is made of several plain tensors, or has some beside.
     buffers: the places of buffers, which a module may replace while it runs; not of those that
     hang under several names, since one that is replaced under one of them is two from then on.
-    written: the sum of the versions, after the last write that is in the host masters too.
+    written: what ``writes`` gave after the last write that is in the host masters too.
     held: the references to all of this while the module does not run; None before its first run.
     """
 
@@ -75,7 +75,7 @@ class DeviceSet:
             for place in self.places
             if not isinstance(place.host, nn.Parameter) and names[id(place.host)] == 1
         )
-        self.written = version(self.counted)
+        self.written = self.writes()
         # Each leaf has its own, which is kept alive here, whatever a module does with the leaf.
         self._storages = tuple(device.untyped_storage() for device, _ in self.pairs)
         self._at = tuple(storage._cdata for storage in self._storages)
@@ -95,6 +95,10 @@ class DeviceSet:
                 tensor = isinstance(value, torch.Tensor)
                 if theirs.get(name) is not value and not tensor and name != MARK:
                     theirs[name] = value
+
+    def writes(self) -> int:
+        """Grows with every write into these tensors that torch counts."""
+        return version(self.counted)
 
     def references(self) -> list[int]:
         """How many there are to each tensor here, and to the bytes under it. A view, wherever it
@@ -132,7 +136,7 @@ class DeviceSet:
     @property
     def was_written(self) -> bool:
         """Whether the weights in the slot were written since they were last kept."""
-        if self.written != version(self.counted):
+        if self.written != self.writes():
             return True
         return bool(self.buffers) and any(map(was_replaced, self.buffers))
 
@@ -145,7 +149,8 @@ def was_replaced(place: Place) -> bool:
     return shown.shape == place.host.shape and shown.dtype == place.host.dtype
 
 
-def device_set(module: int, layout: Layout, slot: torch.Tensor) -> DeviceSet:
+def device_set(kind: type[DeviceSet], module: int, layout: Layout, slot: torch.Tensor) -> DeviceSet:
+    """The set of this kind over the slot. OffloadError if a tensor does not stay there."""
     block, places, pairs = (Segment(0, slot),), [], []
     twins: dict[int, torch.Tensor] = {}
     for item in layout.items:
@@ -168,7 +173,7 @@ def device_set(module: int, layout: Layout, slot: torch.Tensor) -> DeviceSet:
             places.append(Place(table, name, path, tensor, twins[id(tensor)]))
     start = slot.data_ptr()
     composed = tuple((one.tensor, twins[id(one.tensor)]) for one in layout.items if one.composed)
-    return DeviceSet(module, tuple(places), tuple(pairs), composed, start, start + slot.numel())
+    return kind(module, tuple(places), tuple(pairs), composed, start, start + slot.numel())
 
 
 def _twin(item: Item, new: Iterator[torch.Tensor]) -> torch.Tensor:

@@ -11,12 +11,14 @@ from collections.abc import Iterable
 import torch
 from torch import nn
 
+from runtime.arena import Arena
 from runtime.choice import AnyPolicy, planned
 from runtime.device import streams_of
-from runtime.hooks import OFF, RELOAD
+from runtime.hooks import OFF, RELOAD, Hooks
 from runtime.log import log
 from runtime.offload import Offloaded, placed
 from runtime.select import Layers
+from runtime.static import StaticArena, StaticHooks
 from schedule.errors import OffloadError
 from schedule.program import lower
 from schedule.verifier import check
@@ -35,6 +37,7 @@ def offload_without_proof(
     parameters: str | Iterable[str] | None = None,
     guard: bool = False,
     device: torch.device | str | None = None,
+    static: bool = False,
 ) -> Offloaded:
     """Like ``offload``, for any schedule, safe or not, and without the guard.
 
@@ -61,4 +64,6 @@ def offload_without_proof(
         "on" if guard else "OFF",
     )
     mode = RELOAD if guard else OFF
-    return Offloaded(placed(selection, schedule, streams_of(device)), lower(schedule), mode, safe)
+    arena, hooks = (StaticArena, StaticHooks) if static else (Arena, Hooks)
+    placement = placed(selection, schedule, streams_of(device), arena=arena)
+    return Offloaded(placement, lower(schedule), mode, safe, hooks=hooks)

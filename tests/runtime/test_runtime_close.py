@@ -192,7 +192,7 @@ offloading = importlib.import_module("runtime.offload")  # runtime.offload is th
 placing = importlib.import_module("runtime.placement")
 STAGES = {
     "lay_out": (placing, "lay_out", 4),
-    "the arena": (placing, "Arena", 1),
+    "the arena": (offloading, "Arena", 1),
     "the host block": (HostMemory, "block", 4),
     "lock": (HostMemory, "lock", 1),
     "adopt": (Arena, "adopt", 4),

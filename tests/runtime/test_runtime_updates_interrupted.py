@@ -93,11 +93,12 @@ def test_an_update_after_a_keyboard_interrupt_does_not_spoil_the_master() -> Non
 
 
 # Mended: the actions were those of before, over slots and blocks that were given up.
+@pytest.mark.parametrize("static", [False, True])
 @pytest.mark.parametrize(
     "where", ["interpreter.Interpreter.bind", "arena.Arena.adopt", "around.Around.register"]
 )
 def test_a_refresh_that_is_interrupted_half_way_leaves_no_old_weights(
-    monkeypatch: pytest.MonkeyPatch, where: str
+    monkeypatch: pytest.MonkeyPatch, where: str, static: bool
 ) -> None:
     """From then on the model runs from its masters, on a CPU; close() is what is left."""
 
@@ -106,7 +107,7 @@ def test_a_refresh_that_is_interrupted_half_way_leaves_no_old_weights(
 
     model = Stack([Interrupted(WIDTH, WIDTH) for _ in range(3)])
     plain = copy.deepcopy(model)
-    with torch.no_grad(), runtime.offload(model, slots=2) as offloaded:
+    with torch.no_grad(), runtime.offload(model, slots=2, static=static) as offloaded:
         for each in (model, plain):
             torch.manual_seed(5)
             each.layers[1].weight = nn.Parameter(torch.randn(WIDTH, WIDTH))

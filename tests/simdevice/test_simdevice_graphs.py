@@ -34,6 +34,26 @@ def test_replays_are_right_under_every_seed(sim: SimDevice, policy: str) -> None
         assert pair.counts == (5 * done, copies(policy) * done, 0)
 
 
+@pytest.mark.parametrize("policy", ["slot_local", "double_buffer"])
+def test_static_mode_is_captured_like_any_other(sim: SimDevice, policy: str) -> None:
+    """Its hooks are operators, which issue what hooks issue."""
+    with Pair(policy=policy, static=True) as pair:
+        captured = pair.capture()
+        for seed, adversary in seeds():
+            with sim.steps(seed, adversary):
+                assert pair.replayed(captured)
+                assert pair.eager([0, 1])
+                assert pair.replayed(captured)
+                assert pair.eager()
+        missed = pair.counts[2]
+        assert pair.counts[0] == 5 + len(list(seeds())) * 17
+        assert missed > 0
+        with pair.offloaded.trace() as trace:
+            assert pair.replayed(captured)
+        assert audit(trace).fits
+        assert pair.counts[2] == missed
+
+
 def test_replays_are_right_in_real_time(sim: SimDevice) -> None:
     for seed in range(3):
         with sim.threads(seed, microseconds=200), Pair(policy="chain") as pair:
