@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import torch
 
 from runtime.layout import MARK, NUMBER, Block, Item, Layout, hangs, is_other, number_at
-from runtime.leaves import counted, is_wrapper, leaves, place_at, version
+from runtime.leaves import counted, follow_leaves, is_wrapper, leaves, place_at, version
 from runtime.memory import return_freed
 from runtime.sets import DeviceSet, device_set, was_replaced
 from schedule.errors import OffloadError
@@ -130,6 +130,8 @@ class Arena:
                 else:
                     master.copy_(leaf.data)
                 place_at(leaf, master)
+            for one in item.tensors:
+                follow_leaves(one)
             setattr(item.tensor, MARK, id(item.tensor))
         self._write_number(module, block)
         masters = tuple(leaf for leaf, _ in layout.leaves)
@@ -281,6 +283,8 @@ class Arena:
                     )
                     place_at(leaf, plain.copy_(leaf.data))
             for item in layout.items:
+                for one in item.tensors:
+                    follow_leaves(one)
                 vars(item.tensor).pop(MARK, None)
             del self._own[:1]
             self._released += 1

@@ -90,6 +90,11 @@ class Item:
     regions: tuple[Region, ...]
 
     @property
+    def tensors(self) -> tuple[torch.Tensor, ...]:
+        """It and those beside it."""
+        return self.tensor, *(getattr(self.tensor, name) for name in self.beside)
+
+    @property
     def composed(self) -> bool:
         """Whether it is made of other tensors, or has some beside it."""
         return bool(self.beside) or self.leaves[0] is not self.tensor

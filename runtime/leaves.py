@@ -128,6 +128,17 @@ def place_at(tensor: torch.Tensor, other: torch.Tensor) -> None:
     torch.utils.swap_tensors(tensor, other)
 
 
+def follow_leaves(tensor: torch.Tensor) -> None:
+    """Let a tensor that is made of others, the same object, be on the device that these were moved
+    to. A DTensor has its own from when it was made, and can't be detached while they differ."""
+    if not is_wrapper(tensor) or tensor.device == next(leaves(tensor)).device:
+        return
+    made = rebuilt(tensor, leaves(tensor)).requires_grad_(tensor.requires_grad)
+    for name, value in vars(tensor).items():
+        vars(made).setdefault(name, value)
+    torch.utils.swap_tensors(tensor, made)
+
+
 def tensors_in(value: object, depth: int = 3) -> Iterable[torch.Tensor]:
     """The tensors in an attribute's value: itself, or within lists, tuples, sets and dicts, and in
     the attributes of an object that is no module, as quantised layers have one for their state."""

@@ -30,7 +30,7 @@ from runtime.choice import (
     require_safe,
     require_source,
 )
-from runtime.device import Streams, streams_of
+from runtime.device import streams_of
 from runtime.graph import Captured, by_number, capture
 from runtime.hooks import RAISE, RELOAD, Hooks
 from runtime.host import chunk_of, limit_of
@@ -39,8 +39,8 @@ from runtime.kept import check_kept, who_keeps
 from runtime.log import log
 from runtime.placement import Placement
 from runtime.report import Report, closing, report_of
-from runtime.select import Layers, Selection
-from runtime.static import StaticArena, StaticHooks
+from runtime.select import Layers, Selection, device_of
+from runtime.static import kinds_of
 from schedule.errors import OffloadError
 from schedule.graphs import require_closed
 from schedule.program import Program, lower
@@ -87,7 +87,7 @@ def offload(
     parameters: name patterns, such as "experts": of each module only the parameters that have
              one among their names' segments are offloaded.
     on_miss: what to do when a module is not resident: "reload" it, or "raise" ModuleNotResident.
-    device:  the current accelerator by default, else the CPU.
+    device:  by default the accelerator that the model is on, else the current one, else the CPU.
     pin:     how much host memory may be page-locked: all, nothing, or a size, "16GiB", and then
              that of the modules refilled most comes first.
     chunk:   a size, "32MiB": refills of more than two chunks are copied chunk by chunk, so that
@@ -121,8 +121,8 @@ def offload(
     require_safe(schedule)
     program = lower(schedule)
     require_ordered(program, schedule.ring.modules)
-    arena, hooks = (StaticArena, StaticHooks) if static else (Arena, Hooks)
-    placement = placed(selection, schedule, streams_of(device), limit, source, arena)
+    arena, hooks = kinds_of(static)
+    placement = placed(selection, schedule, device, limit, source, arena)
     offloaded = Offloaded(placement, program, on_miss, True, longest, hooks)
     if log.isEnabledFor(logging.INFO):
         log.info("%s", choice(offloaded, policy if certificate is None else schedule))
@@ -132,13 +132,14 @@ def offload(
 def placed(
     selection: Selection,
     schedule: Schedule,
-    streams: Streams,
+    device: torch.device | str | None,
     limit: int = sys.maxsize,
     source: Source | None = None,
     arena: type[Arena] = Arena,
 ) -> Placement:
     """A placement, planned; outside inference mode, as all that is made for it must be."""
     with torch.inference_mode(False), torch.no_grad():
+        streams = streams_of(device_of(selection) if device is None else device)
         return Placement(selection, schedule, streams, limit, source, arena)
 
 

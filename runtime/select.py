@@ -82,15 +82,37 @@ def reordered(selection: Selection, order: Iterable[int]) -> Selection:
 
 def require_values(selection: Selection) -> None:
     """OffloadError names a tensor that is on the meta device."""
-    tensors = {full: tensors[name] for tensors, name, full in tensors_that_stay(selection)}
-    for module, name in zip(selection.modules, selection.names, strict=True):
-        tensors.update((f"{name}.{path}", tensor) for path, _, _, tensor in hangs(module))
-    for name, tensor in tensors.items():
+    for name, tensor in _tensors(selection).items():
         if tensor.is_meta:
             raise OffloadError(
                 f"{name}, of shape {tuple(tensor.shape)}, is on the meta device and has no values; "
                 f"load its checkpoint while offloading: runtime.load(model, checkpoint)"
             )
+
+
+def device_of(selection: Selection) -> torch.device | None:
+    """The accelerator that tensors are on already, if any is. OffloadError if that is more than
+    one: an offload has one device, and the user must say which."""
+    found: dict[torch.device, str] = {}
+    for name, tensor in _tensors(selection).items():
+        if tensor.device.type not in ("cpu", "meta"):
+            found.setdefault(tensor.device, name)
+    if len(found) > 1:
+        (first, name), (second, other), *_ = found.items()
+        raise OffloadError(
+            f"{name} is on {first} and {other} on {second}, but the slots of an offload are on one "
+            f"device: offload the part on each device by itself, as a list of its modules, or pass "
+            f"device='{first}' to run everything there"
+        )
+    return next(iter(found), None)
+
+
+def _tensors(selection: Selection) -> dict[str, torch.Tensor]:
+    """All there are in the model, or in the list of modules, by full name."""
+    tensors = {full: tensors[name] for tensors, name, full in tensors_that_stay(selection)}
+    for module, name in zip(selection.modules, selection.names, strict=True):
+        tensors.update((f"{name}.{path}", tensor) for path, _, _, tensor in hangs(module))
+    return tensors
 
 
 def renewed(selection: Selection) -> Selection:

@@ -260,6 +260,11 @@ class StaticHooks(Hooks):
         )
 
 
+def kinds_of(static: bool) -> tuple[type[Arena], type[Hooks]]:
+    """The arena and the hooks of an offload."""
+    return (StaticArena, StaticHooks) if static else (Arena, Hooks)
+
+
 def _before(module: nn.Module, arguments: Any, options: Any) -> None:
     bound = vars(module)[BOUND]
     ARRIVE(bound.key, bound.number, bound.token, _tensors((arguments, options)), bound.weights)

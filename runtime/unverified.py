@@ -11,14 +11,12 @@ from collections.abc import Iterable
 import torch
 from torch import nn
 
-from runtime.arena import Arena
 from runtime.choice import AnyPolicy, planned
-from runtime.device import streams_of
-from runtime.hooks import OFF, RELOAD, Hooks
+from runtime.hooks import OFF, RELOAD
 from runtime.log import log
 from runtime.offload import Offloaded, placed
 from runtime.select import Layers
-from runtime.static import StaticArena, StaticHooks
+from runtime.static import kinds_of
 from schedule.errors import OffloadError
 from schedule.program import lower
 from schedule.verifier import check
@@ -64,6 +62,6 @@ def offload_without_proof(
         "on" if guard else "OFF",
     )
     mode = RELOAD if guard else OFF
-    arena, hooks = (StaticArena, StaticHooks) if static else (Arena, Hooks)
-    placement = placed(selection, schedule, streams_of(device), arena=arena)
+    arena, hooks = kinds_of(static)
+    placement = placed(selection, schedule, device, arena=arena)
     return Offloaded(placement, lower(schedule), mode, safe, hooks=hooks)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -13,7 +14,7 @@ import torch
 from runtime import Offloaded, device
 from runtime.device import AcceleratorStreams
 from runtime.hooks import RAISE
-from runtime.offload import placed
+from runtime.placement import Placement
 from runtime.select import select
 from schedule import Schedule
 from schedule.operations import COMPUTE, COPY, HOST, Copy, Record, Run, Wait, Write
@@ -103,7 +104,7 @@ def faked(monkeypatch: pytest.MonkeyPatch) -> Iterator[Machine]:
 
 
 def accelerated(model: Stack, schedule: Schedule, on_miss: str = RAISE) -> Offloaded:
-    placement = placed(select(model, None), schedule, AcceleratorStreams(CPU))
+    placement = Placement(select(model, None), schedule, AcceleratorStreams(CPU), sys.maxsize)
     return Offloaded(placement, lower(schedule), on_miss, True)
 
 

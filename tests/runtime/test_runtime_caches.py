@@ -13,6 +13,8 @@ import runtime
 from runtime.unverified import offload_without_proof
 from tests.runtime.caches import CACHES, LAYERS, TOKENS, ask, built, same_answer, tensors
 
+pytestmark = pytest.mark.usefixtures("sanitized")
+
 
 @pytest.mark.parametrize("cache", CACHES)
 @pytest.mark.parametrize("kind", LAYERS)

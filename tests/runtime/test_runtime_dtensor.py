@@ -1,5 +1,5 @@
-"""Layers of DTensors, by one process that is its own group: moved like every weight. What several
-ranks do is not shown here."""
+"""Layers of DTensors, by one process that is its own group: moved like every weight. What two ranks
+do is in ``test_runtime_parallel``."""
 
 from __future__ import annotations
 

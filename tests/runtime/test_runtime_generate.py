@@ -15,6 +15,8 @@ from schedule import OffloadError
 from tests.runtime.test_runtime_transformers import PROMPT, TOKENS, Answer, ask, built, fresh
 from tests.runtime.threads import SECONDS
 
+pytestmark = pytest.mark.usefixtures("sanitized")
+
 
 @pytest.mark.parametrize("cache", [True, False], ids=["cache", "no cache"])
 @pytest.mark.parametrize(("kind", "layers"), [("Qwen3", 5), ("T5", 3)])

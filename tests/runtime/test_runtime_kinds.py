@@ -11,6 +11,8 @@ from torch import nn
 import runtime
 from tests.runtime.models import as_bytes, assert_unchanged, batches, outputs, picture, stack
 
+pytestmark = pytest.mark.usefixtures("sanitized")
+
 
 def bits(shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
     """Random bytes as that dtype; booleans are 0 or 1."""

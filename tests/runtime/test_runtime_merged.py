@@ -13,6 +13,8 @@ from torch import nn
 import runtime
 from tests.runtime.models import Stack, batches, outputs, same, stack
 
+pytestmark = pytest.mark.usefixtures("sanitized")
+
 
 class Merging(nn.Module):
     """A layer with an adapter of ones; ``replace``: by a new Parameter, else through ``.data``."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 
+import pytest
 import torch
 
 import runtime
@@ -18,6 +19,8 @@ from tests.runtime.models import (
     stack,
 )
 from tests.runtime.test_runtime_nested import hosts
+
+pytestmark = pytest.mark.usefixtures("sanitized")
 
 
 def test_two_models_at_once() -> None:

@@ -12,6 +12,8 @@ import runtime
 from schedule import OffloadError
 from tests.runtime.models import same
 
+pytestmark = pytest.mark.usefixtures("sanitized")
+
 X = torch.randn(2, 5, 8, generator=torch.Generator().manual_seed(0))
 
 

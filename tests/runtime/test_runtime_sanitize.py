@@ -15,6 +15,7 @@ from runtime.unverified import offload_without_proof
 from schedule import OffloadError
 from tests.runtime.architectures import ARCHITECTURES, built, forward, fresh, to_offload
 from tests.runtime.models import Block, Stack, batches, outputs, same, stack
+from tests.runtime.sanitized import Sanitized
 from tests.runtime.weights import Quantised, Tables, made
 
 
@@ -105,6 +106,17 @@ def test_a_view_that_is_read_in_another_run_is_an_error(slots: int) -> None:
         model(batches(1)[0])  # without it nothing is said
         with runtime.sanitize(offloaded), pytest.raises(OffloadError, match=READ):
             model(batches(1)[0])
+
+
+@pytest.mark.usefixtures("blind")
+def test_where_a_whole_test_runs_under_it_as_those_of_models_do(sanitized: Sanitized) -> None:
+    given: dict[str, Any] = {}
+    model = nn.Sequential(Giving(given), Reading(given), Block()).requires_grad_(False)
+    with runtime.offload(model, list(model), slots=2):
+        before = sanitized.looked
+        with pytest.raises(OffloadError, match=READ):
+            model(batches(1)[0])
+        assert sanitized.looked > before
 
 
 @pytest.mark.usefixtures("blind")

@@ -16,6 +16,8 @@ from torch import nn
 import runtime
 from runtime.unverified import offload_without_proof
 
+pytestmark = pytest.mark.usefixtures("sanitized")
+
 TOKENS = 6
 SIZE: dict[str, Any] = {
     "hidden_size": 32,

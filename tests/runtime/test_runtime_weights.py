@@ -26,6 +26,8 @@ from tests.runtime.models import (
 )
 from tests.runtime.weights import Counting, Quantised, Tables, inner_tensors, made
 
+pytestmark = pytest.mark.usefixtures("sanitized")
+
 
 @pytest.mark.parametrize("kind", [Quantised, Tables])
 def test_they_are_right_and_are_moved(kind: type[nn.Module]) -> None:

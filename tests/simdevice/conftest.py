@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from tests.runtime.poison import poisoned  # noqa: F401, a fixture
+from tests.runtime.sanitized import sanitized  # noqa: F401, a fixture
 from tests.simdevice.device import NoCompiler, SimDevice, start
 
 torch.set_num_threads(1)  # how work is split changes the rounding

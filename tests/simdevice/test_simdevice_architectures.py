@@ -5,6 +5,7 @@ stay behind on the host.
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterator
 from typing import Any
 
@@ -21,6 +22,8 @@ from tests.runtime.models import block_bytes, fails
 from tests.simdevice.device import ADVERSARIES, SimDevice
 from tests.simdevice.helpers import DEVICE
 from tests.simdevice.offloads import same
+
+pytestmark = pytest.mark.usefixtures("sanitized")
 
 LEFT_BEHIND = ["Llama", "T5", "Mixtral", "UNet", "Flux"]
 TO_DEVICE = "host to device"
@@ -53,6 +56,7 @@ def copies_of_the_plain_model(sim: SimDevice, name: str) -> int:
 
 
 def allocated() -> int:
+    gc.collect()  # a model may be a cycle
     torch.accelerator.synchronize()
     return torch.accelerator.memory_allocated()
 

@@ -19,7 +19,7 @@ from runtime.interpreter import Interpreter
 from schedule.guard import Copied
 from tests.runtime.interrupt import interrupted_at
 from tests.simdevice.device import ADVERSARIES, SimDevice
-from tests.simdevice.helpers import DEVICE
+from tests.simdevice.helpers import DEVICE, OTHER
 from tests.simdevice.offloads import WIDTH
 
 POLICIES = [("chain", 1), ("balanced", 2), ("rotating", 2), ("one_ahead", 2), ("restart", 2)]
@@ -94,7 +94,7 @@ class Outer(nn.Linear):
         y = torch.tanh(super().forward(x))
         if not self.inside:
             return y
-        current = torch.accelerator.current_stream()
+        current = torch.accelerator.current_stream(x.device)
         self.side.wait_stream(current)
         with self.side:
             z = self.inside[0](y)
@@ -104,7 +104,7 @@ class Outer(nn.Linear):
         return u + z
 
 
-def wrong_beside(sim: SimDevice, policy: str, slots: int) -> tuple[int, int]:
+def wrong_beside(sim: SimDevice, policy: str, slots: int, device: str = DEVICE) -> tuple[int, int]:
     """How many seeds are wrong where a module runs beside the one that it runs inside, and how
     many copies there were."""
     torch.manual_seed(0)
@@ -121,13 +121,13 @@ def wrong_beside(sim: SimDevice, policy: str, slots: int) -> tuple[int, int]:
     own.load_state_dict({n: t for n, t in layers.state_dict().items() if "inside" not in n})
     y = torch.tanh(own[2](torch.tanh(own[1](torch.tanh(own[0](x))))))
     expected, wrong = own[2](y) + own[0](y), 0
-    with runtime.offload(list(layers), slots=slots, policy=policy, device=DEVICE) as offloaded:
-        outer.side, there = torch.Stream(device=DEVICE), x.to(DEVICE)
+    with runtime.offload(list(layers), slots=slots, policy=policy, device=device) as offloaded:
+        outer.side, there = torch.Stream(device=device), x.to(device)
         for adversary in ADVERSARIES:
             for seed in range(6):
                 with sim.steps(seed, adversary):
                     given = run(there)
-                    torch.accelerator.synchronize()
+                    torch.accelerator.synchronize(device)
                 wrong += not torch.equal(given.cpu(), expected)
         return wrong, offloaded.report().copies
 
@@ -136,11 +136,13 @@ BESIDE = [("single_buffer", 1), ("balanced", 2), ("chain", 2), ("one_ahead", 2)]
 
 
 @torch.no_grad()
+@pytest.mark.parametrize("device", [DEVICE, OTHER])
 @pytest.mark.parametrize(("policy", "slots"), BESIDE)
 def test_a_module_that_runs_beside_its_outer_one_leaves_it_its_slot(
-    sim: SimDevice, policy: str, slots: int
+    sim: SimDevice, policy: str, slots: int, device: str
 ) -> None:
-    wrong, copies = wrong_beside(sim, policy, slots)
+    """Also on a device that is not the current one."""
+    wrong, copies = wrong_beside(sim, policy, slots, device)
     assert wrong == 0
     assert copies > 3
 

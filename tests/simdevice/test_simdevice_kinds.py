@@ -12,6 +12,8 @@ from tests.runtime.test_runtime_kinds import KINDS, Reader
 from tests.simdevice.device import ADVERSARIES, SimDevice
 from tests.simdevice.helpers import DEVICE
 
+pytestmark = pytest.mark.usefixtures("sanitized")
+
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind not in ("conjugated", "negated")])
 def test_every_kind_of_parameter_is_right(sim: SimDevice, kind: str) -> None:

@@ -17,6 +17,8 @@ from tests.simdevice.device import SimDevice
 from tests.simdevice.helpers import DEVICE, OTHER
 from tests.simdevice.offloads import WIDTH, Layer, Stack, batches
 
+pytestmark = pytest.mark.usefixtures("sanitized")
+
 
 @pytest.mark.parametrize("cache", CACHES)
 @pytest.mark.parametrize("kind", LAYERS)

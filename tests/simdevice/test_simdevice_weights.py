@@ -23,6 +23,8 @@ from tests.simdevice.device import SimDevice
 from tests.simdevice.helpers import DEVICE
 from tests.simdevice.offloads import same
 
+pytestmark = pytest.mark.usefixtures("sanitized")
+
 KINDS = [Quantised, Tables]
 TO_DEVICE = "host to device"
 
