@@ -80,7 +80,7 @@ def _is_refilled(step: Step) -> bool:
 def _whose(interpreter: Interpreter, bound: Bound) -> Iterator[Step]:
     """The step after which these are issued."""
     steps = (step for one in interpreter.passes for step in one.steps)
-    return (step for step in steps if step.halves[AFTER] is bound)
+    return (step for step in steps if step.halves[AFTER] is bound and _is_refilled(step))
 
 
 def _release(interpreter: Interpreter, step: Step, seen: Poisoned) -> None:

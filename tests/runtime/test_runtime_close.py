@@ -190,16 +190,17 @@ def fail_at(number: int, function: Callable[..., Any]) -> Callable[..., Any]:
 
 offloading = importlib.import_module("runtime.offload")  # runtime.offload is the function
 placing = importlib.import_module("runtime.placement")
+static = importlib.import_module("runtime.static")
 STAGES = {
     "lay_out": (placing, "lay_out", 4),
-    "the arena": (offloading, "Arena", 1),
+    "the arena": (static, "Arena", 1),
     "the host block": (HostMemory, "block", 4),
     "lock": (HostMemory, "lock", 1),
     "adopt": (Arena, "adopt", 4),
     "lower": (offloading, "lower", 1),
     "Interpreter": (offloading, "Interpreter", 1),
     "the preload": (Interpreter, "issue", 1),
-    "Hooks": (offloading, "Hooks", 1),
+    "Hooks": (static, "Hooks", 1),
     "before the hooks": (Hooks, "_before", 4),
     "after the hooks": (Hooks, "_after", 4),
 }

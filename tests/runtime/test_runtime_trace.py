@@ -97,7 +97,7 @@ def test_the_preload_is_issued_once_while_wrapping(monkeypatch: pytest.MonkeyPat
 def test_every_operation_issued_is_in_the_trace(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing reaches the device beside it: here every action says that it was executed."""
     done: list[Operation] = []
-    plain = Interpreter._action
+    plain = Interpreter.action
 
     def action(self: Interpreter, operation: Operation) -> object:
         act = plain(self, operation)
@@ -108,7 +108,7 @@ def test_every_operation_issued_is_in_the_trace(monkeypatch: pytest.MonkeyPatch)
 
         return noted
 
-    monkeypatch.setattr(Interpreter, "_action", action)
+    monkeypatch.setattr(Interpreter, "action", action)
     schedule = everywhere()
     model = stack(3)
     with runtime.offload(model, slots=3, policy=schedule) as offloaded:
