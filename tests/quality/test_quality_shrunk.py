@@ -203,7 +203,7 @@ PROGRAMS: dict[str, tuple[str, Boundary, set[str]]] = {
     ),
     "no order of copies": (
         "N=2, K=1, slot_local, two copy streams, skipped",
-        Boundary(RELOAD, 2),
+        Boundary(RELOAD, 0),
         {RAW, WAW, MEANING},
     ),
 }
