@@ -83,6 +83,7 @@ class Captured:
         replay = taken.graph.lower_replay(slots, offloaded.program.streams)
         self._replay = _bound(offloaded, REPLAY, replay, taken.device)
         self._modules = sorted({run.module for run in _runs(taken.graph)})
+        self._needs, self._leaves = taken.graph.needs, taken.graph.leaves
         self._ended = ""
 
     @property
@@ -97,6 +98,7 @@ class Captured:
         ``close()``, after a ``refresh()`` that adopted a change, and inside of a module's run."""
         offloaded, name = self._offloaded, self.graph.name
         hooks, interpreter = offloaded.hooks, offloaded.hooks.interpreter
+        version = offloaded.arena.version
         with hooks.lock:
             if self._ended:
                 raise OffloadError(f"{name} can't be replayed: {self._ended}")
@@ -104,10 +106,13 @@ class Captured:
             for module in self._modules:
                 offloaded.arena.require_unchanged(module)
             self._load()
+            left = {slot: Copied(module, version(module)) for slot, module in self._leaves.items()}
+            for slot in left:
+                interpreter.last[slot] = Copied()  # until all is issued it holds nothing whole
             with span(f"{PREFIX} replay {name}"):
                 interpreter.issue(self._replay)
-            for slot, module in self.graph.leaves.items():
-                interpreter.last[slot] = Copied(module, offloaded.arena.version(module))
+            for slot, copied in left.items():
+                interpreter.last[slot] = copied
             added, now = self._taken.added, hooks.standing
             hooks.standing = Standing(
                 now.runs + added.runs, now.misses + added.misses, added.arrived
@@ -119,7 +124,7 @@ class Captured:
         hooks, interpreter = self._offloaded.hooks, self._offloaded.hooks.interpreter
         if hooks.on_miss == OFF:
             return
-        found = missing(self.graph.needs, interpreter.last, self._offloaded.arena.version)
+        found = missing(self._needs, interpreter.last, self._offloaded.arena.version)
         if found and hooks.on_miss == RAISE:
             step = interpreter.passes[0].steps[found[0]]
             held = interpreter.last[step.slot].module

@@ -19,7 +19,12 @@ from runtime.interpreter import Interpreter
 from schedule.guard import Copied
 from tests.runtime.interrupt import interrupted_at
 from tests.simdevice.device import ADVERSARIES, SimDevice
+<<<<<<< ours
 from tests.simdevice.helpers import DEVICE, OTHER
+=======
+from tests.simdevice.graphs import Pair
+from tests.simdevice.helpers import DEVICE
+>>>>>>> theirs
 from tests.simdevice.offloads import WIDTH
 
 POLICIES = [("chain", 1), ("balanced", 2), ("rotating", 2), ("one_ahead", 2), ("restart", 2)]
@@ -82,6 +87,29 @@ def test_a_copy_that_counts_before_its_record_is_seen(sim: SimDevice) -> None:
 
     with patch.object(Interpreter, "__init__", make):
         assert list(wrong_after_interrupts(sim, "balanced", 2))
+
+
+def wrong_after_interrupted_replays(sim: SimDevice) -> Iterator[str]:
+    """Where a replay of a piece was interrupted, so that the pass after it is wrong."""
+    with Pair() as pair:
+        captured = pair.capture([0, 1, 2])
+        for number, adversary in each_line_twice():
+            pair.eager()
+            with sim.steps(number, adversary):
+                where = interrupted_at(number, captured.replay)
+                for model in pair.model, pair.plain:  # what it added up, nobody knows
+                    model.seen.zero_()
+                if not pair.eager():
+                    yield f"{where}, {adversary}"
+            if where is None:
+                break
+        assert number > 40
+        assert pair.counts[2] > 0
+
+
+@torch.no_grad()
+def test_the_pass_after_an_interrupted_replay_is_right(sim: SimDevice) -> None:
+    assert list(wrong_after_interrupted_replays(sim)) == []
 
 
 class Outer(nn.Linear):
