@@ -19,8 +19,10 @@ from runtime.annotate import span
 from runtime.device import AcceleratorStreams, Action
 from runtime.hooks import OFF, RAISE, Standing
 from runtime.interpreter import Bound, Counts
+from runtime.leaves import is_wrapper
 from runtime.log import log
 from runtime.misses import not_resident
+from runtime.select import tensors_that_stay
 from runtime.sizes import counted
 from schedule.errors import OffloadError
 from schedule.graphs import CAPTURE, REPLAY, Graph, held_at
@@ -28,10 +30,15 @@ from schedule.guard import Copied, missing
 from schedule.labels import PREFIX
 from schedule.operations import Capture, EndCapture, Issued, Operation, Operations, Replay, Run
 from schedule.program import RELOAD
-from schedule.table import Boundary
+from schedule.table import PRELOAD, RUN, Boundary
 
 if TYPE_CHECKING:
     from runtime.offload import Offloaded
+
+
+def _address(tensor: torch.Tensor) -> int:
+    """Of its bytes, or of the object that is made of others."""
+    return id(tensor) if is_wrapper(tensor) else tensor.data_ptr()
 
 
 class DeviceGraph(Protocol):
@@ -84,6 +91,8 @@ class Captured:
         self._replay = _bound(offloaded, REPLAY, replay, taken.device)
         self._modules = sorted({run.module for run in _runs(taken.graph)})
         self._needs, self._leaves = taken.graph.needs, taken.graph.leaves
+        self._rest = list(tensors_that_stay(offloaded.selection))
+        self._there = self._addresses()
         self._ended = ""
 
     @property
@@ -105,6 +114,7 @@ class Captured:
             hooks.require_idle(f"a replay of {name}")
             for module in self._modules:
                 offloaded.arena.require_unchanged(module)
+            self._require_rest()
             self._load()
             left = {slot: Copied(module, version(module)) for slot, module in self._leaves.items()}
             for slot in left:
@@ -132,9 +142,24 @@ class Captured:
         hooks.misses += len(found)
         _load(self._offloaded, found)
 
+    def _addresses(self) -> list[int | None]:
+        """Where the tensors are that stay on the device; None for one that is gone."""
+        now = (table.get(name) for table, name, _ in self._rest)
+        return [None if tensor is None else _address(tensor) for tensor in now]
+
+    def _require_rest(self) -> None:
+        """OffloadError if a tensor that stays on the device is another one by now."""
+        now = self._addresses()
+        if now != self._there:
+            at = next(at for at, one in enumerate(now) if one != self._there[at])
+            raise OffloadError(
+                f"{self._rest[at][2]} was replaced since {self.graph.name} was captured, which "
+                f"reads the one before: write into it in place, or capture it again"
+            )
+
     def end(self, why: str) -> None:
         """It can't be replayed any more, and its memory is given up. No replay is under way."""
-        self._ended, self.output, self._replay = why, None, ()
+        self._ended, self.output, self._replay, self._rest = why, None, (), []
         self._taken.device.reset()
 
     def __repr__(self) -> str:
@@ -151,6 +176,7 @@ def capture(offloaded: Offloaded, function: Callable[[], Any], names: Iterator[s
     """Run the function, then capture it into a graph of the next of these names."""
     device, hooks = offloaded.streams.device, offloaded.hooks
     new_graph(device)  # or an error, before anything is done
+    _require_locked(offloaded)
     assert isinstance(offloaded.streams, AcceleratorStreams), "what has graphs has streams"
     with hooks.lock:
         hooks.require_idle("a capture")
@@ -179,6 +205,17 @@ def capture(offloaded: Offloaded, function: Callable[[], Any], names: Iterator[s
     return Captured(offloaded, taken, output)
 
 
+def _require_locked(offloaded: Offloaded) -> None:
+    """OffloadError if what is copied in each pass is in memory that no graph can copy from."""
+    for moment in offloaded.schedule.walk(1):
+        copied = moment.half not in (PRELOAD, RUN)
+        if copied and not offloaded.placement.is_locked(moment.module):
+            raise OffloadError(
+                f"{offloaded.selection.names[moment.module]} is in pageable memory, from which no "
+                f"graph can copy: offload with pin=True, or with a larger budget"
+            )
+
+
 def _take(offloaded: Offloaded, function: Callable[[], Any], name: str) -> tuple[Taken, Any]:
     """Capture the function, on the current stream. Nothing is executed, so that what the slots hold
     and the counts stay as they were."""
@@ -203,6 +240,7 @@ def _take(offloaded: Offloaded, function: Callable[[], Any], name: str) -> tuple
         device.reset()
         raise
     finally:
+        hooks.drop_writes()
         interpreter.graph, interpreter.last = None, last
         after, hooks.standing = hooks.standing, before
         added = Standing(after.runs - before.runs, after.misses - before.misses, after.arrived)

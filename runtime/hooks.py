@@ -299,7 +299,8 @@ class Hooks:
         self.runs, self.misses, self._arrived = standing
 
     def require_idle(self, what: str) -> None:
-        """OffloadError if a module is running in any thread."""
+        """OffloadError if a module is running in any thread, or while a graph is captured."""
+        self.require_no_capture(what)
         alive = self._alive(None)
         if alive and self._thread != get_ident():
             raise self._overlap(what)
@@ -307,6 +308,20 @@ class Hooks:
             runs = self.selection.names[alive[-1][0].module]
             raise OffloadError(f"{what} was asked for while {runs} runs; do so between passes")
         self._mend(None)
+
+    def require_no_capture(self, what: str) -> None:
+        """OffloadError while a graph is captured."""
+        captured = self.interpreter.graph
+        if captured is not None:
+            raise OffloadError(
+                f"{what} was asked for while {captured.name} is captured; do so before or after"
+            )
+
+    def drop_writes(self) -> None:
+        """What runs that are under way wrote was captured, and not done: an interrupt left them
+        without their hook."""
+        for step, _ in self._running:
+            self.interpreter.arena.drop_writes(step.weights)
 
     def saved(self) -> None:
         """A state dict is asked for: a run that was interrupted must not show its slot in it."""

@@ -94,6 +94,10 @@ class HostMemory:
         locked = sum(weights for _, weights in self._locked.values())
         return max(0, sum(self._live.values()) - locked)
 
+    def is_locked(self, module: int) -> bool:
+        """Whether all of the module's block is page-locked."""
+        return module in self._locked
+
     def block(self, module: int) -> Block:
         """The module's block, whose bytes are not set."""
         return (Segment(0, empty_bytes(self.layouts[module].size)),)

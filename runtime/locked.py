@@ -143,6 +143,9 @@ class Slabs(HostMemory):
         """The slabs that hold tensors of the module."""
         return {number for _, _, number, _ in self._places.get(module, ())}
 
+    def is_locked(self, module: int) -> bool:
+        return module in self._places and all(one in self._locked for one in self._of(module))
+
     def block(self, module: int) -> Block:
         if module not in self._places:
             return super().block(module)

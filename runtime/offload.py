@@ -211,6 +211,7 @@ class Offloaded:
         if self._closed:
             raise OffloadError("this offload is closed; the model is an ordinary one again")
         with self.hooks.lock:
+            self.hooks.require_no_capture("refresh()")
             self._adopt_changes(None)
             self._interpreter.forget()
         log.info("refresh: every module is loaded again before it next runs")
@@ -324,6 +325,7 @@ class Offloaded:
                 "this offload is closed and issues nothing; trace it while it is open"
             )
         interpreter, hooks = self._interpreter, self.hooks
+        hooks.require_no_capture("a trace")
         holds = tuple(last.module for last in interpreter.last)
         device, running = str(self.streams.device), hooks.running
         trace = Trace(device, self.schedule, holds, running, self.program.streams)

@@ -171,6 +171,11 @@ class Placement:
         locked = sum(host.bytes_locked for host in self._hosts)
         return locked, sum(host.bytes_pageable for host in self._hosts)
 
+    def is_locked(self, module: int) -> bool:
+        """Whether the module's block is page-locked."""
+        host, there = self._host_of[module]
+        return host.is_locked(there)
+
     @property
     def notes(self) -> list[str]:
         """What could not be locked, and why."""

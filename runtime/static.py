@@ -16,7 +16,6 @@ from typing import Any, cast
 
 import torch
 from torch import nn
-from torch.utils._pytree import tree_leaves
 
 from runtime.arena import Arena
 from runtime.hooks import Hooks
@@ -24,6 +23,7 @@ from runtime.layout import BOUND, Layout
 from runtime.leaves import version
 from runtime.log import log
 from runtime.operators import ARRIVE, DEPART, OFFLOADS
+from runtime.outputs import tensors
 from runtime.sets import DeviceSet
 from schedule.errors import OffloadError
 from schedule.table import RUN, Schedule
@@ -276,5 +276,5 @@ def _after(module: nn.Module, _: Any, output: Any) -> None:
 
 
 def _tensors(values: Any) -> list[torch.Tensor]:
-    """Those in tuples, lists, dicts and whatever else torch's pytree knows."""
-    return [leaf for leaf in tree_leaves(values) if isinstance(leaf, torch.Tensor)]
+    """As a list, which is what the operators take."""
+    return list(tensors(values))

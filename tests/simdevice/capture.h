@@ -47,6 +47,9 @@ class Capture : public std::enable_shared_from_this<Capture> {
   // current: the capture that the waiting stream is in, or null. It then joins this one.
   void Wait(c10::Stream stream, const CapturePoint& point, Capture* current);
 
+  // It is not replayed any more: what its steps hold is given up. Memory that it allocated stays.
+  void GiveUp() { steps_.clear(); }
+
   // Throws, and the capture can only end in the same error from then on.
   [[noreturn]] void Refuse(const std::string& why);
 

@@ -49,7 +49,8 @@ class Graph final : public at::GraphImplInterface {
     try {
       capture_->End(CurrentStream(-1));
     } catch (...) {
-      capture_ = nullptr;  // nothing that could be replayed
+      capture_->GiveUp();  // nothing that could be replayed
+      capture_ = nullptr;
       throw;
     }
   }
@@ -92,6 +93,7 @@ class Graph final : public at::GraphImplInterface {
       } catch (const c10::Error&) {  // it is given up in any case
       }
     }
+    if (capture_ != nullptr) capture_->GiveUp();
     capture_ = nullptr;
     last_ = nullptr;
     std::lock_guard<std::mutex> lock(g_lanes_mutex);

@@ -236,6 +236,78 @@ def test_what_makes_the_host_wait_is_the_devices_error_and_the_model_goes_on() -
         assert_goes_on(pair)
 
 
+@pytest.mark.parametrize("options", [{"pin": False}, {"pin": "4KiB"}], ids=["nothing", "little"])
+def test_pageable_memory(options: dict[str, Any]) -> None:
+    """No graph can copy from it: said before anything runs. What is never copied may be there."""
+    with Pair(**options) as pair:
+        with pytest.raises(OffloadError, match=r"^layers\.\d is in pageable memory, from which no"):
+            pair.capture()
+        assert pair.counts[0] == 0
+        assert pair.eager()
+    with Pair(2, 2, "chain", **options) as pair:
+        assert pair.replayed(pair.capture())
+
+
+def test_a_tensor_beside_the_layers_that_was_replaced() -> None:
+    """The graph reads the one before; eager passes would read the new one."""
+    with Pair() as pair:
+        captured = pair.capture()
+        pair.model.seen = torch.zeros(8, device=DEVICE)
+        pair.plain.seen = torch.zeros(8)
+        with pytest.raises(OffloadError, match=r"^seen was replaced since graph 0 was captured"):
+            captured.replay()
+        assert pair.eager()
+        assert pair.replayed(pair.capture())
+
+
+@pytest.mark.parametrize("what", ["a capture", "a replay", "refresh()", "a trace"])
+def test_nor_inside_of_a_capture(what: str) -> None:
+    def inside() -> torch.Tensor:
+        x = pair.model(pair.inputs)
+        if pair.offloaded.hooks.interpreter.graph is not None:
+            calls[what]()
+        return x
+
+    with Pair() as pair:
+        other = pair.capture()
+        calls: dict[str, Callable[[], object]] = {
+            "a capture": pair.capture,
+            "a replay": other.replay,
+            "refresh()": pair.offloaded.refresh,
+            "a trace": lambda: pair.offloaded.trace().__enter__(),
+        }
+        with pytest.raises(
+            OffloadError, match=r"was asked for while graph 1 is captured; do so be"
+        ):
+            pair.offloaded.capture(inside)
+        pair.plain(pair._x)
+        assert_goes_on(pair)
+        assert pair.replayed(other)
+
+
+def test_what_an_interrupt_in_a_capture_leaves_unwritten_is_kept_nowhere() -> None:
+    """The module that wrote has no hook after it: it was captured, and not done."""
+
+    class Breaks(nn.Linear):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            if pair.offloaded.hooks.interpreter.graph is not None:
+                self.weight.mul_(-1)
+                raise KeyboardInterrupt
+            return super().forward(x)
+
+    with Pair(3, 2) as pair:
+        pair.offloaded.close()
+        last = Breaks(8, 8).requires_grad_(False)
+        pair.model.layers[2] = last
+        kept, layers = last.weight.clone(), list(pair.model.layers)
+        with runtime.offload(layers, slots=2, policy="chain", device=DEVICE) as pair.offloaded:
+            pair.model.seen = pair.model.seen.to(DEVICE)
+            with pytest.raises(KeyboardInterrupt):
+                pair.offloaded.capture(lambda: pair.model(pair.inputs))
+            pair.model(pair.inputs)
+            assert torch.equal(last.weight, kept)
+
+
 def test_neither_is_begun_inside_a_modules_run() -> None:
     def inside(call: Callable[[], object]) -> str:
         def hook(*_: object) -> None:

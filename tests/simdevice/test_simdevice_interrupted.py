@@ -19,12 +19,8 @@ from runtime.interpreter import Interpreter
 from schedule.guard import Copied
 from tests.runtime.interrupt import interrupted_at
 from tests.simdevice.device import ADVERSARIES, SimDevice
-<<<<<<< ours
-from tests.simdevice.helpers import DEVICE, OTHER
-=======
 from tests.simdevice.graphs import Pair
-from tests.simdevice.helpers import DEVICE
->>>>>>> theirs
+from tests.simdevice.helpers import DEVICE, OTHER
 from tests.simdevice.offloads import WIDTH
 
 POLICIES = [("chain", 1), ("balanced", 2), ("rotating", 2), ("one_ahead", 2), ("restart", 2)]
