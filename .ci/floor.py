@@ -7,8 +7,8 @@ import sys
 import xml.etree.ElementTree as xml
 from pathlib import Path
 
-LEAST_TESTS = 4500
-LEAST_ON_DEVICE = 780
+LEAST_TESTS = 4850
+LEAST_ON_DEVICE = 950
 LEAST_OBLIGATIONS = 109
 LEAST_MUTANTS = 107
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -157,6 +158,22 @@ class Reading(Stack):
         for layer in self.layers:
             x, view = layer(x)
         return x @ view
+
+
+class GivingAnObject(Giving):
+    def forward(self, x: torch.Tensor) -> SimpleNamespace:
+        y, view = super().forward(x)
+        return SimpleNamespace(y=y, view=view)
+
+
+def test_so_is_one_in_the_attribute_of_an_object() -> None:
+    layers = [GivingAnObject() for _ in range(2)]
+    with (
+        torch.no_grad(),
+        runtime.offload(layers, slots=1, static=True),
+        pytest.raises(OffloadError, match=r"an output of modules\[0\] is a view of its weights"),
+    ):
+        layers[0](batches(1)[0])
 
 
 @pytest.mark.parametrize("way", WAYS)
