@@ -23,8 +23,8 @@ from runtime.annotate import Spans
 from runtime.calls import Call, alive, overlap
 from runtime.freezing import watch
 from runtime.interpreter import Interpreter, Step
-from runtime.kept import check_kept, raised
 from runtime.misses import MissLog, not_resident
+from runtime.outliving import check_outliving, raised
 from runtime.outputs import check_output
 from runtime.recorder import Recorder
 from runtime.refuse import refuse_recording
@@ -215,7 +215,7 @@ class Hooks:
         """A run of the module was cut short, and nobody looked whether it kept its weights."""
         for weights in self.interpreter.arena.sets.values():
             if weights.module == module:
-                check_kept(self.selection.modules[module], weights, self.interpreter)
+                check_outliving(self.selection.modules[module], weights, self.interpreter)
         self._cut.discard(module)
 
     def _depart(self, index: int, _: nn.Module, __: Any, output: Any) -> None:
@@ -243,7 +243,7 @@ class Hooks:
                 return
             check_output(output, self.selection.names[index])
             if not self.is_running(index):  # else an outer run has its weights in hand
-                check_kept(module, ended.weights, self.interpreter, output)
+                check_outliving(module, ended.weights, self.interpreter, output)
 
     def _ended(self) -> Step:
         """The innermost run is over."""

@@ -35,8 +35,8 @@ from runtime.graph import Captured, by_number, capture
 from runtime.hooks import RAISE, RELOAD, Hooks
 from runtime.host import chunk_of, limit_of
 from runtime.interpreter import Interpreter
-from runtime.kept import check_kept, who_keeps
 from runtime.log import log
+from runtime.outliving import check_outliving, who_keeps
 from runtime.placement import Placement
 from runtime.report import Report, closing, report_of
 from runtime.select import Layers, Selection, device_of
@@ -235,7 +235,7 @@ class Offloaded:
                 f"{self.arena.change(changed[0])} while a module was running; change the model "
                 f"between passes, then call refresh()"
             )
-        self._refuse_kept()
+        self._refuse_outliving()
         self.streams.synchronize()
         self._end_graphs("refresh() adopted a change of the model; capture it again")
         sets = self.arena.sets
@@ -259,7 +259,7 @@ class Offloaded:
             if not self.hooks.can_reorder():
                 return False
             assert self._around is not None, "a wrapped model has hooks"
-            self._refuse_kept()
+            self._refuse_outliving()
             self.streams.synchronize()
             try:
                 self.placement.reorder(order)
@@ -275,11 +275,11 @@ class Offloaded:
                 raise
         return True
 
-    def _refuse_kept(self) -> None:
+    def _refuse_outliving(self) -> None:
         """OffloadError if anything keeps a view of a slot: the sets over it are made anew, and
         nobody would look at the old ones again."""
         for one in self.arena.sets.values():
-            check_kept(self.selection.modules[one.module], one, self._interpreter)
+            check_outliving(self.selection.modules[one.module], one, self._interpreter)
 
     # ---- graphs
 

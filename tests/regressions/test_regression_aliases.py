@@ -38,7 +38,7 @@ def test_a_weight_is_used_without_calling_its_module(monkeypatch: pytest.MonkeyP
     with runtime.offload(model, slots=1):
         assert same(outputs(model, batches(3)), expected)
     monkeypatch.setattr(Arena, "unbind", lambda *_: None)  # and so the slot's weights stay there
-    monkeypatch.setattr("runtime.hooks.check_kept", lambda *_: None)
+    monkeypatch.setattr("runtime.hooks.check_outliving", lambda *_: None)
     with runtime.offload(model, slots=1):
         assert not same(outputs(model, batches(3)), expected)
 

@@ -124,7 +124,7 @@ def gradient(model: Stack, x: torch.Tensor) -> torch.Tensor:
 def test_it_prevents_a_wrong_gradient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Twin: without the refusal, the gradient is computed from foreign weights, in silence."""
     monkeypatch.setattr("runtime.hooks.check_output", lambda *_: None)
-    monkeypatch.setattr("runtime.hooks.check_kept", lambda *_: None)  # the graph keeps weights
+    monkeypatch.setattr("runtime.hooks.check_outliving", lambda *_: None)  # the graph keeps weights
     x = batches(1)[0]
     wanted = gradient(stack(3), x)
     model = stack(3)

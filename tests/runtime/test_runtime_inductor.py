@@ -202,7 +202,7 @@ def test_freezing_is_refused_when_the_module_is_compiled(reset: bool) -> None:
 def test_frozen_weights_would_not_see_what_is_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
     """Twin."""
     monkeypatch.setattr("runtime.hooks.watch", lambda _: None)
-    monkeypatch.setattr("runtime.hooks.check_kept", lambda *_: None)  # which would see it too
+    monkeypatch.setattr("runtime.hooks.check_outliving", lambda *_: None)  # which would see it too
     model = dequantising()
     x = torch.randn(2, 16)
     with torch.no_grad(), runtime.offload(model, list(model), slots=2):

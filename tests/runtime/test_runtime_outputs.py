@@ -54,7 +54,7 @@ def test_an_output_that_is_a_view_of_weights_is_refused(name: str) -> None:
 
 def test_a_view_would_show_other_weights(monkeypatch: pytest.MonkeyPatch) -> None:
     """Twin."""
-    monkeypatch.setattr("runtime.hooks.check_kept", lambda *_: None)
+    monkeypatch.setattr("runtime.hooks.check_outliving", lambda *_: None)
     torch.manual_seed(0)
     weight = Block().up.weight
     assert not torch.equal(give(VIEWS["the weight"]), weight)

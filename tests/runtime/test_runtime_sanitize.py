@@ -22,7 +22,7 @@ from tests.runtime.weights import Quantised, Tables, made
 @pytest.fixture
 def blind(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is kept is not seen by the hooks."""
-    monkeypatch.setattr("runtime.kept.who_keeps", lambda *_: None)
+    monkeypatch.setattr("runtime.outliving.who_keeps", lambda *_: None)
 
 
 @pytest.mark.parametrize("name", ARCHITECTURES)

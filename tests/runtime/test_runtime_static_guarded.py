@@ -16,7 +16,7 @@ import runtime
 from schedule import OffloadError
 from tests.runtime.compiler import COMPILER, has_compiler
 from tests.runtime.models import Block, Stack, assert_same_values, batches, outputs, same, stack
-from tests.runtime.test_runtime_kept import in_attribute
+from tests.runtime.test_runtime_outliving import in_attribute
 from tests.runtime.test_runtime_static import (  # noqa: F401, a fixture
     WAYS,
     built,

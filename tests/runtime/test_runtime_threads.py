@@ -81,7 +81,9 @@ def test_unless_it_were_not_refused(
 ) -> None:
     """Twin: no run of another thread is found alive, and the first reads foreign weights."""
     monkeypatch.setattr("runtime.calls._modules_on_stack", lambda _: ())
-    monkeypatch.setattr("runtime.hooks.check_kept", lambda *_: None)  # the first has them in hand
+    monkeypatch.setattr(
+        "runtime.hooks.check_outliving", lambda *_: None
+    )  # the first has them in hand
     model = slow(3)
     expected = model(X)
     with offloaded(model, policy):

@@ -62,7 +62,7 @@ def test_a_slot_that_is_read_after_the_run_shows(
     sim: SimDevice, by_luck: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its refill is late, so that the slot still holds what was there."""
-    monkeypatch.setattr("runtime.hooks.check_kept", lambda *_: None)  # which refuses it
+    monkeypatch.setattr("runtime.hooks.check_outliving", lambda *_: None)  # which refuses it
     model, inputs = Again(), batches(1)
     wanted = outputs(copy.deepcopy(model), inputs)
     with runtime.offload(model, list(model.layers), slots=2, policy="chain", device=DEVICE):

@@ -78,7 +78,7 @@ def test_what_such_a_run_kept_is_refused_before_the_next_one(
 
 def test_it_would_be_used(monkeypatch: pytest.MonkeyPatch) -> None:
     """Twin."""
-    monkeypatch.setattr("runtime.hooks.check_kept", lambda *_: None)
+    monkeypatch.setattr("runtime.hooks.check_outliving", lambda *_: None)
     layers = lazy()
     wanted = outputs(nn.Sequential(*lazy()), batches(1))
     with runtime.offload(layers, slots=2, policy="rotating"):

@@ -126,7 +126,7 @@ def test_a_view_that_a_module_keeps_is_refused(keep: Keep) -> None:
 
 def test_it_would_show_other_weights(monkeypatch: pytest.MonkeyPatch) -> None:
     """Twin."""
-    monkeypatch.setattr("runtime.hooks.check_kept", lambda *_: None)
+    monkeypatch.setattr("runtime.hooks.check_outliving", lambda *_: None)
     layers = [Keeping(in_attribute_of_part, 3) for _ in range(3)]
     with runtime.offload(layers, slots=1):
         runs(layers, 3)

@@ -25,7 +25,7 @@ from runtime.views import in_attributes
 from schedule.errors import OffloadError
 
 
-def check_kept(
+def check_outliving(
     module: nn.Module, weights: DeviceSet, interpreter: Interpreter, output: Any = None
 ) -> None:
     """OffloadError if something keeps a view of the weights with which this module ran, or one of
