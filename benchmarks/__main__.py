@@ -41,7 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     four.add_argument("--seconds", type=float, default=device.SECONDS, help=text)
     four.set_defaults(lines=lambda chosen: device.lines(tiny=chosen.tiny, seconds=chosen.seconds))
     for command in (one, two, three, four):
-        command.add_argument("--json", type=Path, metavar="FILE", help="write the figures too")
+        command.add_argument("--json", type=_file, metavar="FILE", help="write the figures too")
     chosen = parser.parse_args(arguments)
     found: list[dict[str, Any]] = []
     try:
@@ -63,6 +63,14 @@ def _size(text: str) -> int:
     if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"{text!r}: sizes are at least 1")
     return int(text)
+
+
+def _file(text: str) -> Path:
+    """A file to write. ArgumentTypeError, before minutes are spent, where none can be."""
+    path = Path(text)
+    if path.is_dir() or not path.parent.is_dir():
+        raise argparse.ArgumentTypeError(f"{text!r}: no file can be written there")
+    return path
 
 
 if __name__ == "__main__":

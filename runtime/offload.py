@@ -166,7 +166,7 @@ class Offloaded:
         self._around: Around | None = None
         self._closed = False
         self._graphs: WeakSet[Captured] = WeakSet()
-        self._names = (f"graph {number}" for number in count())
+        self._names = map("graph {}".format, count())  # no generator: an interrupt would end it
         # Masters outside inference mode: their version counters are the guard's.
         with torch.inference_mode(False), torch.no_grad():
             try:

@@ -151,6 +151,15 @@ def test_without_an_accelerator_the_device_benchmark_says_what_to_do(
     assert not file.exists()
 
 
+def test_a_file_that_can_not_be_written_is_refused_before_anything_is_measured(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for file in tmp_path, tmp_path / "nowhere" / "figures.json":
+        with pytest.raises(SystemExit, match="2"):
+            main(["verify", "--json", str(file)])
+        assert "no file can be written there" in capsys.readouterr().err
+
+
 def test_lines_that_say_that_something_is_wrong_are_exit_code_1(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

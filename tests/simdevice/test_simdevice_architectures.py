@@ -68,6 +68,7 @@ def test_outputs_copies_and_memory(sim: SimDevice, name: str) -> None:
     weights = sum(p.nbytes for layer in layers_of(name, model) for p in layer.parameters())
     whole = sum(t.nbytes for t in (*model.parameters(), *model.buffers()))
     others = copies_of_the_plain_model(sim, name)
+    gc.collect()  # what other tests left goes now
     before = allocated()
     with runtime.offload(model, to_offload(name, model), slots=2, device=DEVICE) as offloaded:
         schedule = offloaded.schedule
