@@ -1,8 +1,5 @@
 """What every test of the runtime shares."""
 
-import gc
-
-import pytest
 import torch
 import torch._dynamo  # the first hook imports it; not while a test has replaced parts of torch
 
@@ -10,11 +7,3 @@ from tests.runtime.poison import poisoned  # noqa: F401, a fixture
 from tests.runtime.sanitized import sanitized  # noqa: F401, a fixture
 
 torch.set_num_threads(1)  # so that two workers fit two cores
-
-
-@pytest.fixture(scope="module", autouse=True)
-def frozen() -> None:
-    """What there is by now, libraries above all, is no garbage: whoever looks for some, or for what
-    refers to a weight, need not look there."""
-    gc.collect()
-    gc.freeze()
