@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import platform
 import sys
 from collections.abc import Sequence
@@ -38,7 +39,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     four = commands.add_parser("device", help="everything that needs hardware, in one table")
     four.add_argument("--tiny", action="store_true", help="small sizes, simulated if need be")
     text = f"begin nothing after so many (default {device.SECONDS})"
-    four.add_argument("--seconds", type=float, default=device.SECONDS, help=text)
+    four.add_argument("--seconds", type=_seconds, default=device.SECONDS, help=text)
     four.set_defaults(lines=lambda chosen: device.lines(tiny=chosen.tiny, seconds=chosen.seconds))
     for command in (one, two, three, four):
         command.add_argument("--json", type=_file, metavar="FILE", help="write the figures too")
@@ -63,6 +64,17 @@ def _size(text: str) -> int:
     if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"{text!r}: sizes are at least 1")
     return int(text)
+
+
+def _seconds(text: str) -> float:
+    """A time budget. ArgumentTypeError for one in which nothing would be measured."""
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = math.nan
+    if not seconds > 0:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds above 0")
+    return seconds
 
 
 def _file(text: str) -> Path:

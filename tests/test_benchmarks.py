@@ -160,6 +160,15 @@ def test_a_file_that_can_not_be_written_is_refused_before_anything_is_measured(
         assert "no file can be written there" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("seconds", ["nan", "-5", "0", "five"])
+def test_a_budget_in_which_nothing_is_measured_is_refused(
+    seconds: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main(["device", "--tiny", f"--seconds={seconds}"])
+    assert f"{seconds!r} is no number of seconds above 0" in capsys.readouterr().err
+
+
 def test_lines_that_say_that_something_is_wrong_are_exit_code_1(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

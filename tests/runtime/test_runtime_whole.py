@@ -90,6 +90,11 @@ def test_it_is_right_in_every_order(name: str) -> None:
     assert len(backend.sizes) == len(ORDERS)
 
 
+def test_no_cuda_graph_of_the_compiler_takes_the_operators_in() -> None:
+    for operator in operators.ARRIVE, operators.DEPART:
+        assert torch.Tag.cudagraph_unsafe in operator.tags
+
+
 def test_with_the_old_rule_it_is_wrong() -> None:
     """Twin: what it reads are the slots, and no guard reloads them."""
     assert max(differences("merged adapter", "eager", old_rule)) > WRONG
