@@ -10,6 +10,7 @@
 from schedule import policy as policies
 from schedule.errors import (
     CertificateError,
+    CostsError,
     ModuleNotResident,
     OffloadError,
     PolicyError,
@@ -27,6 +28,7 @@ RINGPROOF = "ringproof"
 
 __all__ = [
     "CertificateError",
+    "CostsError",
     "Findings",
     "ModuleNotResident",
     "OffloadError",

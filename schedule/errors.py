@@ -21,6 +21,11 @@ class ScheduleError(ValueError):
     """A schedule's tables do not fit its ring: wrong length, or a slot or module outside it."""
 
 
+class CostsError(ValueError):
+    """Costs make no sense, are of another model, or can't be read; or a memory budget is too small
+    for them. The message begins with the field."""
+
+
 class ProgramError(ValueError):
     """A program, or the trace of one, is malformed: an operation that makes no sense where it is,
     an unknown stream or event, a line that can't be read. The message says where."""
