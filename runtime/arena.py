@@ -293,12 +293,9 @@ class Arena:
         return_freed(self.bytes_slots if self._device.type == "cpu" else 0)
 
 
-def slot_sizes(layouts: Sequence[Layout], schedule: Schedule) -> list[int]:
-    """Bytes of each slot: of the largest module that runs from it or is copied into it."""
-    sizes = [0] * schedule.ring.slots
-    for moment in schedule.walk(1):
-        sizes[moment.slot] = max(sizes[moment.slot], layouts[moment.module].size)
-    return sizes
+def slot_sizes(layouts: Sequence[Layout], schedule: Schedule) -> tuple[int, ...]:
+    """Bytes of each slot."""
+    return schedule.slot_sizes([layout.size for layout in layouts])
 
 
 def home(device: torch.device) -> torch.device:

@@ -183,6 +183,29 @@ def next_users(slot_of: Sequence[int], first: Slots) -> tuple[int, ...]:
     return tuple(found)
 
 
+def in_order_of_use(slot_of: Sequence[int], modules: int) -> tuple[int | None, ...]:
+    """By step, after which step its module's refill is issued, if refills are issued in the order
+    in which they are used; None for a step whose slot serves the same module before it.
+
+    A refill waits for its slot's release, and for that of every slot which is used before it. Steps
+    are counted on across the end of the period, from the step's own: so they may be negative.
+    """
+    steps = len(slot_of)
+    latest, found = -2 * steps, list[int | None]()
+    released: dict[int, int] = {}
+    for step in range(-steps, steps):
+        slot = slot_of[step % steps]
+        user = released.get(slot, EMPTY - steps)
+        released[slot] = step
+        # What was released a period ago or more is over.
+        shared = user >= -steps and (step - user) % modules != 0
+        if shared:
+            latest = max(latest, user)
+        if step >= 0:
+            found.append(latest if shared else None)
+    return tuple(found)
+
+
 def derived_target(module: int, next_user: int) -> int | None:
     """The slot that a module released gets its next user; none if that is the same module."""
     return None if next_user == module else next_user

@@ -196,6 +196,14 @@ class Schedule:
             for slot, module in self.leave[first // modules]:
                 yield Moment(LEAVE, start + modules - 1, slot, module)
 
+    def slot_sizes(self, sizes: Sequence[int]) -> tuple[int, ...]:
+        """By slot, the size of the largest module that runs from it or is copied into it, for
+        sizes by module."""
+        found = [0] * self.ring.slots
+        for moment in self.walk(1):
+            found[moment.slot] = max(found[moment.slot], sizes[moment.module])
+        return tuple(found)
+
     def users(self) -> tuple[tuple[int, ...], ...]:
         """For each slot, the steps of one period that run from it, ascending."""
         users: list[list[int]] = [[] for _ in range(self.ring.slots)]
