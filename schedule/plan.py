@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
+from schedule.bounds import lower_bound
 from schedule.costs import Costs
+from schedule.errors import CostsError
+from schedule.knobs import Setting, named_settings, vllm_settings
+from schedule.search import search
+from schedule.space import mixed, planned, space_of
 from schedule.table import Schedule
-from schedule.verifier import Verified
+from schedule.timing import steady
+from schedule.verifier import Verified, verify
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +41,8 @@ class Plan:
     times, bounds: nanoseconds of a pass, by workload; no schedule in this memory takes less than
               its bound.    time, bound: the same of the mix.
     others:   the named policies and other engines' settings at the same memory, the best first.
+    exact:    whether no static slot map, with refills as slots fall free or in the order of use,
+              is better with any choice of kept parts.
     """
 
     costs: Costs
@@ -49,6 +57,7 @@ class Plan:
     time: Fraction
     bound: Fraction
     others: tuple[Option, ...]
+    exact: bool
 
     @property
     def schedule(self) -> Schedule:
@@ -71,7 +80,97 @@ class Plan:
 
 
 def plan(costs: Costs, budget: int, *, captured: bool = False, parts: bool = True) -> Plan:
-    """The best plan that is found for so many bytes on the device. captured: passes are replays of
-    a graph. parts: whether a module may be kept in part. CostsError for a budget that is too small
+    """The best plan that is found for so many bytes on the device: at least as good as every named
+    policy with any number of slots, and as vLLM's settings. captured: passes are replays of a
+    graph. parts: whether a module may be kept in part. CostsError for a budget that is too small
     for one slot, with the smallest that works."""
-    raise NotImplementedError
+    return Planner(costs, captured=captured, parts=parts).plan(budget)
+
+
+class Planner:
+    """Plans for several budgets: what else the memory could be used for is timed once."""
+
+    def __init__(self, costs: Costs, *, captured: bool = False, parts: bool = True) -> None:
+        self.costs, self.captured = costs, captured
+        self._space = space_of(costs, 0, captured, parts)
+        self._settings = [*named_settings(costs, captured), *vllm_settings(costs)]
+        self._timed: dict[str, Fraction] = {}
+
+    @property
+    def least(self) -> int:
+        """The smallest budget for which there is a plan: a slot for the largest module."""
+        return self.costs.resident + max(self.costs.sizes)
+
+    def plan(self, budget: int) -> Plan:
+        """The best plan for so many bytes on the device."""
+        costs = self.costs
+        self._require(budget)
+        space = self._space.with_memory(budget - costs.resident)
+        others = self._others(space.memory)
+        found = search(space)
+        candidate, exact = found.candidate, found.exact
+        assert candidate is not None, "one slot for all fits"
+        schedule, moved = planned(candidate, space.modules), candidate.moved
+        times = self._times(schedule, moved)
+        best = min(others, key=lambda one: one[0].time)
+        if best[0].time < mixed(costs, list(times.values())):
+            schedule, moved, times = best[1], costs.sizes, best[0].times
+        kept = [space.choices[at].parts(size) for at, size in enumerate(moved)]
+        slots = sum(schedule.slot_sizes(moved))
+        bounds = {one.name: lower_bound(costs, one, space.memory) for one in costs.workloads}
+        return Plan(
+            costs=costs,
+            budget=budget,
+            captured=self.captured,
+            verified=verify(schedule),
+            kept=tuple(
+                tuple(part.name for number, part in enumerate(module.parts) if number in stay)
+                for module, stay in zip(costs.modules, kept, strict=True)
+            ),
+            moved=moved,
+            memory=costs.resident + slots + sum(costs.sizes) - sum(moved),
+            times=times,
+            bounds=bounds,
+            time=mixed(costs, list(times.values())),
+            bound=mixed(costs, list(bounds.values())),
+            others=tuple(option for option, _ in others),
+            exact=exact,
+        )
+
+    def option(self, setting: Setting) -> Option:
+        """What another setting takes, exactly."""
+        times = self._times(setting.schedule, self.costs.sizes)
+        time = mixed(self.costs, list(times.values()))
+        return Option(setting.name, self.costs.resident + setting.size, times, time)
+
+    def _others(self, memory: int) -> list[tuple[Option, Schedule]]:
+        """Of each family the best setting that fits, the best first."""
+        best: dict[str, tuple[Fraction, int, Setting]] = {}
+        for setting in self._settings:
+            if setting.size > memory:
+                continue
+            if setting.name not in self._timed:
+                time = self._space.time_of(setting.schedule, self.costs.sizes)
+                self._timed[setting.name] = time
+            rank = self._timed[setting.name], setting.size
+            if setting.family not in best or rank < best[setting.family][:2]:
+                best[setting.family] = *rank, setting
+        found = [(self.option(setting), setting.schedule) for _, _, setting in best.values()]
+        return sorted(found, key=lambda one: (one[0].time, one[0].memory))
+
+    def _times(self, schedule: Schedule, moved: Sequence[int]) -> Mapping[str, Fraction]:
+        return {
+            one.name: steady(schedule, self.costs.times(one, moved), self.captured).time
+            for one in self.costs.workloads
+        }
+
+    def _require(self, budget: int) -> None:
+        if type(budget) is not int or budget < 0:
+            raise CostsError(f"memory: {budget!r} is no whole number of bytes")
+        if budget < self.least:
+            largest = max(self.costs.modules, key=lambda module: module.size)
+            raise CostsError(
+                f"memory: {budget} bytes are too few: {self.costs.resident} bytes stay on the "
+                f"device, and {largest.name} needs a slot of {largest.size}; "
+                f"the smallest that works is {self.least}"
+            )
