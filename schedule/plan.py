@@ -108,8 +108,7 @@ class Planner:
         space = self._space.with_memory(budget - costs.resident)
         others = self._others(space.memory)
         found = search(space)
-        candidate, exact = found.candidate, found.exact
-        assert candidate is not None, "one slot for all fits"
+        candidate = found.candidate
         schedule, moved = planned(candidate, space.modules), candidate.moved
         times = self._times(schedule, moved)
         best = min(others, key=lambda one: one[0].time)
@@ -134,7 +133,7 @@ class Planner:
             time=mixed(costs, list(times.values())),
             bound=mixed(costs, list(bounds.values())),
             others=tuple(option for option, _ in others),
-            exact=exact,
+            exact=found.exact,
         )
 
     def option(self, setting: Setting) -> Option:

@@ -7,51 +7,67 @@ when the copies that it has by then alone take as long as the best that is known
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
 from math import prod
 from random import Random
 
 from schedule.seeds import filled, seeds
 from schedule.space import Candidate, Space, needed, shuttled
 
-EXACT = 20_000
-"""Searched exactly are spaces of at most so many ways to choose slots and parts: seven modules that
-can't be cut, or four of three equal parts."""
-STEPS = 1200
-"""Candidates that are tried on the way uphill, by one; fewer where one takes long."""
-STARTS = 3
+EXACT = 60_000
+"""Searched exactly are spaces of at most so many ways to choose slots and parts: nine modules that
+can't be cut, or five of four equal parts. Most ways are left early."""
+STEPS, MOST_STEPS = 40_000, 1_500
+"""Candidates that are tried on the way uphill: so many, over how long a period is; at most."""
+LOOSE = Fraction(1, 20)
+"""By how much worse ones are gone through, at first."""
+STARTS = 4
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """candidate, time: the best one, None if nothing fits.     exact: whether none is better."""
+    """candidate: the best one.     exact: whether none of one pass is better."""
 
-    candidate: Candidate | None
-    time: Fraction | None
+    candidate: Candidate
     exact: bool
 
 
 def search(space: Space) -> Found:
-    """The best candidate that is found."""
-    timed: dict[Candidate, Fraction] = {}
-    for seed in seeds(space):
-        if seed not in timed:
-            timed[seed] = space.time(seed)
-    ranked = sorted(timed, key=lambda one: _rank(space, one, timed[one]))
-    best = ranked[0] if ranked else None
-    exact = ways(space) <= EXACT
-    if best is None or timed[best] > space.bound:
-        if exact:
-            best = _Exact(space, best).best
-        else:
-            climbed = (_climb(space, start) for start in ranked[:STARTS])
-            best = min(climbed, key=lambda one: _rank(space, one, space.time(one)), default=best)
-    return Found(best, None if best is None else space.time(best), exact)
+    """The best candidate that is found. There must be room for the largest module: then one slot
+    for all fits."""
+    uncut = space.uncut
+    found = dict.fromkeys([*seeds(space), *(seeds(uncut) if uncut != space else ())])
+    ranked = sorted(found, key=partial(_rank, space))
+    assert ranked, "one slot for all fits"
+    best, bound, exact = ranked[0], space.bound, ways(space) <= EXACT
+    if exact and space.time(best) > bound:
+        best = _Exact(space, best).best
+    elif space.time(best) > bound:
+        starts = _different(ranked)
+        if ways(uncut) <= EXACT:
+            starts.append(_Exact(uncut, best).best)
+        best = min((_climb(space, start) for start in starts), key=partial(_rank, space))
+    return Found(best, exact)
 
 
-def _rank(space: Space, candidate: Candidate, time: Fraction) -> tuple[Fraction, int, int]:
+def _different(ranked: Iterable[Candidate]) -> list[Candidate]:
+    """The best ones of different kinds: by the number of slots that are shared."""
+    found: dict[int, Candidate] = {}
+    for one in ranked:
+        shared = {one.slot_of[module] for module in shuttled(one)}
+        found.setdefault(len(shared), one)
+    return list(found.values())[:STARTS]
+
+
+Rank = tuple[Fraction, int, int]
+
+
+def _rank(space: Space, candidate: Candidate) -> Rank:
     """Of equal times the one that moves fewer bytes, and then that needs less memory."""
+    time = space.time(candidate)
     copied = sum(candidate.moved[module] for module in shuttled(candidate))
     return time, copied, needed(candidate, space.costs.sizes)
 
@@ -74,9 +90,8 @@ def bell(size: int) -> int:
 class _Exact:
     """Branch and bound over slots and parts. best: the best candidate so far."""
 
-    def __init__(self, space: Space, best: Candidate | None) -> None:
-        self.space, self.best = space, best
-        self.time = None if best is None else space.time(best)
+    def __init__(self, space: Space, best: Candidate) -> None:
+        self.space, self.best, self.time = space, best, space.time(best)
         self.sizes = space.costs.sizes
         link, workloads = space.costs.link, space.costs.workloads
         self.copy_time = link.time
@@ -119,8 +134,6 @@ class _Exact:
         """No room, or too many copies: more modules only add to both."""
         if sum(largest.values()) + kept > self.space.memory:
             return True
-        if self.time is None:
-            return False
         shared = (one for modules in users.values() if len(modules) > 1 for one in modules)
         copies = Fraction(sum(self.copy_time(moved[one]) for one in shared))
         least = self.compute + copies if self.streams == 0 else copies / self.streams
@@ -130,53 +143,73 @@ class _Exact:
         for by_use in (False, True):
             candidate = Candidate(moved, slot_of, by_use)
             time = self.space.time(candidate)
-            if self.time is None or time < self.time:
+            if time < self.time:
                 self.best, self.time = candidate, time
 
 
 def _climb(space: Space, start: Candidate) -> Candidate:
-    """From this candidate to better ones, one change at a time; by numbers from a seed, so that
-    the same question has the same answer."""
-    random, best = Random(0), start
-    rank, bound = _rank(space, start, space.time(start)), space.bound
-    for _ in range(STEPS * 30 // (30 + len(start.slot_of))):
-        if rank[0] <= bound:
+    """From this candidate to better ones, one change at a time; a little worse ones are gone
+    through too, less and less. By numbers from a seed: the same question has the same answer."""
+    random, bound = Random(0), space.bound
+    here = best = start
+    rank = least = _rank(space, start)
+    steps = min(MOST_STEPS, STEPS // len(start.slot_of))
+    for step in range(steps):
+        if least[0] <= bound:
             break
-        changed = _changed(space, best, random)
-        if changed is None or not space.fits(changed):
+        changed = _changed(space, here, random)
+        if changed is None:
             continue
-        other = _rank(space, changed, space.time(changed))
-        if other <= rank:
-            best, rank = changed, other
+        other = _rank(space, changed)
+        allowed = rank[0] * (1 + Fraction(LOOSE * (steps - step), steps))
+        if other <= rank or other[0] < allowed:
+            here, rank = changed, other
+        if rank < least:
+            best, least = here, rank
     return best
 
 
 def _changed(space: Space, candidate: Candidate, random: Random) -> Candidate | None:
-    """One change: another slot for a module, two that change places, or other parts kept."""
-    modules = space.modules
+    """One change: another slot for a module, two that change places, other parts that are kept, or
+    another order of refills. What then has no room keeps less, and what is left over keeps more."""
+    modules, one_pass = space.modules, len(candidate.slot_of) == space.modules
     one, other = random.randrange(modules), random.randrange(modules)
-    moved, slot_of = list(candidate.moved), list(candidate.slot_of)
-    what = random.randrange(5)
-    if what == 0 and len(slot_of) == modules:
-        free = max(slot_of) + 1
-        slot_of[one] = random.choice([*set(slot_of), free])
-    elif what <= 2 and len(slot_of) == modules:
+    moved, slot_of, by_use = list(candidate.moved), list(candidate.slot_of), candidate.by_use
+    what = random.randrange(6)
+    if what <= 1 and one_pass:
+        slot_of[one] = random.choice([*dict.fromkeys(slot_of), max(slot_of) + 1])
+    elif what == 2 and one_pass:
         slot_of[one], slot_of[other] = slot_of[other], slot_of[one]
-        if what == 2 and space.costs.sizes[one] == space.costs.sizes[other]:
-            moved[one], moved[other] = moved[other], moved[one]
-    elif what == 3:
-        moved[one] = _next(space, one, moved[one], -1)
-        moved[other] = _next(space, other, moved[other], 1)
+    elif what == 3 and space.choices[one] == space.choices[other]:
+        moved[one], moved[other] = moved[other], moved[one]
+    elif what == 4:
+        by_use = not by_use
     else:
         moved[one] = random.choice(space.choices[one].moved)
-    changed = Candidate(tuple(moved), tuple(slot_of), random.random() < 0.5)
-    if changed == candidate:
+    changed = _fitted(space, Candidate(tuple(moved), tuple(slot_of), by_use), random)
+    if changed is None or changed == candidate:
         return None
-    return filled(space, changed) if space.fits(changed) else None
+    return filled(space, changed)
 
 
-def _next(space: Space, module: int, moved: int, by: int) -> int:
-    """The next larger or smaller choice of what moves."""
-    choices = space.choices[module].moved
-    at = choices.index(moved) + by
-    return choices[min(max(at, 0), len(choices) - 1)]
+def _fitted(space: Space, candidate: Candidate, random: Random) -> Candidate | None:
+    """The candidate with less kept, module by module in any order, until it has room: as much moves
+    as its slot is large, and what has a slot of its own moves through another's."""
+    modules = space.modules
+    if len(candidate.slot_of) > modules:
+        return candidate if space.fits(candidate) else None
+    for module in random.sample(range(modules), modules):
+        if space.fits(candidate):
+            return candidate
+        moved, slot_of = list(candidate.moved), list(candidate.slot_of)
+        shared = [slot_of[one] for one in shuttled(candidate)]
+        if module not in shuttled(candidate):
+            if not shared:
+                continue
+            slot_of[module] = random.choice(shared)
+        sharing = (one for one in range(modules) if slot_of[one] == slot_of[module])
+        size = max(moved[one] for one in sharing if one != module)
+        most = space.choices[module].at_most(size)
+        moved[module] = space.choices[module].moved[0] if most is None else most
+        candidate = Candidate(tuple(moved), tuple(slot_of), candidate.by_use)
+    return candidate if space.fits(candidate) else None

@@ -49,6 +49,12 @@ class Space:
         """The same for another budget."""
         return Space(self.costs, memory, self.captured, self.choices)
 
+    @property
+    def uncut(self) -> Space:
+        """The same without any module in part."""
+        every = tuple(Choices(one.moved[-1:], one.kept[-1:]) for one in self.choices)
+        return Space(self.costs, self.memory, self.captured, every)
+
     def fits(self, candidate: Candidate) -> bool:
         """Whether it has room."""
         return needed(candidate, self.costs.sizes) <= self.memory
