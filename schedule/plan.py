@@ -11,7 +11,7 @@ from schedule.costs import Costs
 from schedule.errors import CostsError
 from schedule.knobs import Setting, named_settings, vllm_settings
 from schedule.search import search
-from schedule.space import mixed, planned, space_of
+from schedule.space import Candidate, mixed, planned, space_of
 from schedule.table import Schedule
 from schedule.timing import steady
 from schedule.verifier import Verified, verify
@@ -107,7 +107,8 @@ class Planner:
         self._require(budget)
         space = self._space.with_memory(budget - costs.resident)
         others = self._others(space.memory)
-        found = search(space)
+        known = [one.slot_of for _, one in others if one.period == 1]
+        found = search(space, [Candidate(costs.sizes, slot_of) for slot_of in known])
         candidate = found.candidate
         schedule, moved = planned(candidate, space.modules), candidate.moved
         times = self._times(schedule, moved)

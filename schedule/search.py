@@ -22,8 +22,8 @@ EXACT = 60_000
 can't be cut, or five of four equal parts. Most ways are left early."""
 STEPS, MOST_STEPS = 40_000, 1_500
 """Candidates that are tried on the way uphill: so many, over how long a period is; at most."""
-LOOSE = Fraction(1, 20)
-"""By how much worse ones are gone through, at first."""
+LOOSE = Fraction(1, 2)
+"""How much worse ones are gone through, at first: by so much of a module's part of the time."""
 STARTS = 4
 
 
@@ -35,11 +35,12 @@ class Found:
     exact: bool
 
 
-def search(space: Space) -> Found:
-    """The best candidate that is found. There must be room for the largest module: then one slot
-    for all fits."""
+def search(space: Space, known: Iterable[Candidate] = ()) -> Found:
+    """The best candidate that is found; known: some that fit. There must be room for the largest
+    module: then one slot for all fits."""
     uncut = space.uncut
-    found = dict.fromkeys([*seeds(space), *(seeds(uncut) if uncut != space else ())])
+    known = [filled(space, one) for one in known]
+    found = dict.fromkeys([*known, *seeds(space), *(seeds(uncut) if uncut != space else ())])
     ranked = sorted(found, key=partial(_rank, space))
     assert ranked, "one slot for all fits"
     best, bound, exact = ranked[0], space.bound, ways(space) <= EXACT
@@ -161,7 +162,7 @@ def _climb(space: Space, start: Candidate) -> Candidate:
         if changed is None:
             continue
         other = _rank(space, changed)
-        allowed = rank[0] * (1 + Fraction(LOOSE * (steps - step), steps))
+        allowed = rank[0] * (1 + LOOSE * (steps - step) / (steps * space.modules))
         if other <= rank or other[0] < allowed:
             here, rank = changed, other
         if rank < least:
