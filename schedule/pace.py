@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from fractions import Fraction
 
 from schedule.costs import Times
-from schedule.table import AFTER, BEFORE, ENTER, LEAVE, RUN, Schedule, around
+from schedule.table import Refills, Schedule
 
 MOST_PERIODS = 60
 """After so many a pass takes as long as it ever will, but for very little."""
@@ -28,26 +28,22 @@ def actions_of(schedule: Schedule, times: Times) -> list[Action]:
     """What happens in a period, in host order."""
     modules, streams = schedule.ring.modules, len(times.streams.copies)
     found: list[Action] = []
-    tables = {
-        ENTER: schedule.enter,
-        BEFORE: schedule.before,
-        AFTER: schedule.after,
-        LEAVE: schedule.leave,
-    }
+
+    def copies(refills: Refills) -> None:
+        for slot, module in refills:
+            found.append((COPIES, times.copy[module], slot, module % streams))
+
     for step, slot in enumerate(schedule.slot_of):
         number, module = divmod(step, modules)
-        for half, _ in around(step, modules):
-            if half == BEFORE:
-                found.append((BUSY, times.between[module], 0, 0))
-            if half == LEAVE:
-                found.append((BUSY, times.between[modules], 0, 0))
-            if half == RUN:
-                found.append((RUNS, times.run[module], slot, 0))
-                continue
-            at = number if half in (ENTER, LEAVE) else step
-            for refill in tables[half][at]:
-                stream = refill.module % streams
-                found.append((COPIES, times.copy[refill.module], refill.slot, stream))
+        if module == 0:
+            copies(schedule.enter[number])
+        found.append((BUSY, times.between[module], 0, 0))
+        copies(schedule.before[step])
+        found.append((RUNS, times.run[module], slot, 0))
+        copies(schedule.after[step])
+        if module == modules - 1:
+            found.append((BUSY, times.between[modules], 0, 0))
+            copies(schedule.leave[number])
     return found
 
 
@@ -55,7 +51,7 @@ def pace(actions: Sequence[Action], slots: int, streams: int) -> Fraction:
     """The time of a period in the steady state, with so many copy streams, 0 for the compute
     stream's own; close to it, where it takes more than MOST_PERIODS to get there."""
     if streams == 0:
-        return Fraction(sum(time for what, time, _, _ in actions))
+        return Fraction(sum(time for _, time, _, _ in actions))
     clock, half, landed, free = 0, 0, [0] * slots, [0] * streams
     seen: dict[tuple[int, ...], tuple[int, int]] = {}
     for number in range(MOST_PERIODS):
@@ -72,7 +68,7 @@ def pace(actions: Sequence[Action], slots: int, streams: int) -> Fraction:
 def replay_pace(actions: Sequence[Action], slots: int, streams: int) -> Fraction:
     """The time of a pass that is captured: nothing is under way when it begins, or ends."""
     if streams == 0:
-        return Fraction(sum(time for what, time, _, _ in actions))
+        return Fraction(sum(time for _, time, _, _ in actions))
     free = [0] * streams
     return Fraction(max(_period(actions, 0, [0] * slots, free), *free))
 

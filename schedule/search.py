@@ -70,7 +70,7 @@ def _rank(space: Space, candidate: Candidate) -> Rank:
     """Of equal times the one that moves fewer bytes, and then that needs less memory."""
     time = space.time(candidate)
     copied = sum(candidate.moved[module] for module in shuttled(candidate))
-    return time, copied, needed(candidate, space.costs.sizes)
+    return time, copied, needed(candidate, space.sizes)
 
 
 def ways(space: Space) -> int:
@@ -93,7 +93,7 @@ class _Exact:
 
     def __init__(self, space: Space, best: Candidate) -> None:
         self.space, self.best, self.time = space, best, space.time(best)
-        self.sizes = space.costs.sizes
+        self.sizes = space.sizes
         link, workloads = space.costs.link, space.costs.workloads
         self.copy_time = link.time
         self.streams = link.streams

@@ -41,7 +41,7 @@ def spread(space: Space) -> list[int]:
 
 def largest(space: Space) -> list[int]:
     """The largest first: slots are then small; of equal ones, spread."""
-    return sorted(spread(space), key=lambda module: -space.costs.sizes[module])
+    return sorted(spread(space), key=lambda module: -space.sizes[module])
 
 
 def last(space: Space) -> list[int]:
@@ -62,7 +62,7 @@ def hardest(space: Space) -> list[int]:
 
 def _kept_sets(space: Space, order: Sequence[int], slots: int) -> Iterator[Sequence[int]]:
     """The first modules of this order, as many as fit beside so many slots for the others."""
-    sizes = space.costs.sizes
+    sizes = space.sizes
     fitting = []
     for number in range(space.modules):
         rest = order[number:]
@@ -114,7 +114,7 @@ def _slots(modules: int, place: dict[int, int], slots: int) -> tuple[int, ...]:
 def _moved(space: Space, others: Sequence[int], slots: int) -> tuple[int, ...] | None:
     """By module, what moves if these pass through so many slots and the rest is kept: of each at
     most as much as is the least that fits."""
-    sizes = space.costs.sizes
+    sizes = space.sizes
     caps = sorted({one for module in others for one in space.choices[module].moved})
     caps = caps[:: max(1, len(caps) // 256)] + caps[-1:]
 
@@ -136,7 +136,7 @@ def _moved(space: Space, others: Sequence[int], slots: int) -> tuple[int, ...] |
 def filled(space: Space, candidate: Candidate) -> Candidate:
     """The candidate with what memory is left used to keep more parts, the largest that fit."""
     moved = list(candidate.moved)
-    left = space.memory - needed(candidate, space.costs.sizes)
+    left = space.memory - needed(candidate, space.sizes)
     moves = shuttled(candidate)
     for module in spread(space):
         if module not in moves:

@@ -4,7 +4,7 @@ order refills are issued."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from schedule.arithmetic import first_users, in_order_of_use
@@ -34,12 +34,13 @@ class Candidate:
 @dataclass(frozen=True, slots=True)
 class Space:
     """The candidates for these costs. memory: bytes on the device for the modules.
-    captured: passes are replays of a graph.    parts: a module may be kept in part."""
+    captured: passes are replays of a graph.    choices, sizes: by module."""
 
     costs: Costs
     memory: int
     captured: bool
     choices: tuple[Choices, ...]
+    sizes: tuple[int, ...]
 
     @property
     def modules(self) -> int:
@@ -47,17 +48,17 @@ class Space:
 
     def with_memory(self, memory: int) -> Space:
         """The same for another budget."""
-        return Space(self.costs, memory, self.captured, self.choices)
+        return replace(self, memory=memory)
 
     @property
     def uncut(self) -> Space:
         """The same without any module in part."""
         every = tuple(Choices(one.moved[-1:], one.kept[-1:]) for one in self.choices)
-        return Space(self.costs, self.memory, self.captured, every)
+        return replace(self, choices=every)
 
     def fits(self, candidate: Candidate) -> bool:
         """Whether it has room."""
-        return needed(candidate, self.costs.sizes) <= self.memory
+        return needed(candidate, self.sizes) <= self.memory
 
     def time(self, candidate: Candidate) -> Fraction:
         """Nanoseconds of a pass, of the mix of workloads."""
@@ -83,7 +84,7 @@ class Space:
 def space_of(costs: Costs, memory: int, captured: bool, parts: bool) -> Space:
     """All candidates."""
     every = tuple(choices(module, parts) for module in costs.modules)
-    return Space(costs, memory, captured, every)
+    return Space(costs, memory, captured, every, costs.sizes)
 
 
 def mixed(costs: Costs, times: Sequence[Fraction]) -> Fraction:
