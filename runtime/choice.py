@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from torch import nn
 
 from runtime.select import Layers, Selection, require_values, select
-from runtime.sizes import counted, megabytes, whole
+from runtime.sizes import counted, megabytes
 from schedule import policies
 from schedule.arithmetic import Target
 from schedule.certificate import read as read_certificate
@@ -20,6 +20,7 @@ from schedule.order import order
 from schedule.policy import NAMED, Policy, of_target
 from schedule.program import Program
 from schedule.ring import Ring
+from schedule.sizes import whole
 from schedule.table import Schedule
 from schedule.verifier import Verified, check
 

@@ -11,8 +11,8 @@ import torch
 from torch import nn
 
 from runtime.find import has_weights, overview, runs
-from runtime.sizes import whole
 from schedule.errors import OffloadError
+from schedule.sizes import whole
 
 
 def patterns(field: str, given: object) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""``python -m schedule policies | check | show | diff | audit | recheck``.
+"""``python -m schedule policies | check | show | diff | plan | audit | recheck``.
 
 Exit codes: 0 safe, 1 violated, 2 bad input; of ``diff`` 0, whether or not the two differ; 141 if
 nobody reads the output to its end.
@@ -21,6 +21,7 @@ from schedule.faults import groups
 from schedule.files import STANDARD_OUTPUT, Files, write_files, write_text
 from schedule.loading import load
 from schedule.output import printed
+from schedule.plancommand import add_plan
 from schedule.policy import NAMED, Policy
 from schedule.recheck import Refuted, recheck
 from schedule.ring import Ring
@@ -80,6 +81,7 @@ def _parser() -> argparse.ArgumentParser:
         metavar="SIZE",
         help=f"without sizes: rings to SIZExSIZE (default {DIFF_TO})",
     )
+    add_plan(commands)
     one = command("audit", run_audit, "does a real run's trace fit its schedule?", False)
     one.add_argument("file", help="what offloaded.trace() saved")
     one.add_argument("--policy", help=f"{any_policy}; a trace of another schedule is an error")

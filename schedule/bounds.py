@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from schedule.costs import SECOND, Costs, Link, Workload
+from schedule.spoken import size as said
 
 COMPUTE, BYTES, WINDOWS = "compute", "bytes", "windows"
 MOST_CUTS = 32
@@ -35,7 +36,7 @@ def lower_bounds(costs: Costs, workload: Workload, memory: int) -> tuple[Bound, 
         Bound(
             BYTES,
             _copied(moved, sizes, link) + (workload.total if link.streams == 0 else 0),
-            f"{moved} bytes must move a pass, whatever is replaced by what",
+            f"{said(moved)} must move a pass, whatever is replaced by what",
         ),
     ]
     if link.streams:

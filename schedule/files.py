@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -24,12 +25,7 @@ class Files(NamedTuple):
 def write_files(drawing: Drawing, files: Files) -> list[str]:
     """Write picture and trace; the paths of those that went to a file. ValueError for a path
     that can't be written, and for two documents at one place."""
-    given = [(f"--{name}", place) for name, place in files._asdict().items() if place is not None]
-    for _, place in given:
-        names = [name for name, other in given if other == place]
-        if len(names) > 1:
-            where = "standard output" if place == STANDARD_OUTPUT else repr(place)
-            raise ValueError(f"{' and '.join(names)} both go to {where}; name different files")
+    require_different(files._asdict())
     makers = {files.svg: picture, files.trace: trace}
     written = [place for place in makers if place not in (None, STANDARD_OUTPUT)]
     for place in written:
@@ -37,6 +33,16 @@ def write_files(drawing: Drawing, files: Files) -> list[str]:
     if STANDARD_OUTPUT in makers:  # only now: nothing is printed if a path is bad
         sys.stdout.write(makers[STANDARD_OUTPUT](drawing))
     return list(map(str, written))
+
+
+def require_different(places: Mapping[str, str | None]) -> None:
+    """ValueError for two documents at one place. places: by option, where it goes, if anywhere."""
+    given = [(f"--{name}", place) for name, place in places.items() if place is not None]
+    for _, place in given:
+        names = [name for name, other in given if other == place]
+        if len(names) > 1:
+            where = "standard output" if place == STANDARD_OUTPUT else repr(place)
+            raise ValueError(f"{' and '.join(names)} both go to {where}; name different files")
 
 
 def write_text(place: str, text: str) -> None:

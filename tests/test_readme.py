@@ -11,6 +11,7 @@ import importlib.util
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -61,6 +62,7 @@ def write_files(language: str, folder: Path) -> None:
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     write_files("python", tmp_path)
+    shutil.copytree(ROOT / "docs", tmp_path / "docs")
     return tmp_path
 
 
