@@ -1,4 +1,4 @@
-"""``python -m benchmarks verify | proofs | runtime | device [--json FILE]``."""
+"""``python -m benchmarks verify | proofs | runtime | plan | device [--json FILE]``."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks import device, proofs, runtime, verify
+from benchmarks import device, plan, plan_simulated, proofs, runtime, verify
 from schedule.errors import OffloadError
 
 
@@ -41,7 +41,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     text = f"begin nothing after so many (default {device.SECONDS})"
     four.add_argument("--seconds", type=_seconds, default=device.SECONDS, help=text)
     four.set_defaults(lines=lambda chosen: device.lines(tiny=chosen.tiny, seconds=chosen.seconds))
-    for command in (one, two, three, four):
+    five = commands.add_parser("plan", help="plans beside named policies and their lower bounds")
+    five.add_argument("--tiny", action="store_true", help="a small grid, only to see that it works")
+    text = "predicted beside measured, on the tests' simulated device"
+    five.add_argument("--simulated", action="store_true", help=text)
+    five.set_defaults(
+        lines=lambda chosen: (plan_simulated if chosen.simulated else plan).lines(tiny=chosen.tiny)
+    )
+    for command in (one, two, three, four, five):
         command.add_argument("--json", type=_file, metavar="FILE", help="write the figures too")
     chosen = parser.parse_args(arguments)
     found: list[dict[str, Any]] = []

@@ -23,6 +23,7 @@ from benchmarks.device_passes import DECODE, PREFILL, SMALL, decode, prefill, sm
 from benchmarks.device_right import RIGHT, right
 from benchmarks.device_rows import Header, Row, guarded
 from benchmarks.device_sizes import CALIBRATION, FULL, TINY_SIZES, Bench
+from benchmarks.simulated import SIMULATED, started
 from runtime import memory
 from runtime.device import streams_of
 from runtime.log import log
@@ -30,7 +31,6 @@ from runtime.report import device_memory
 from schedule.errors import OffloadError
 
 SECONDS = 300
-SIMULATED = "simdev"
 PARTS: dict[str, Callable[[Bench], Iterator[Row]]] = {
     CALIBRATION: calibration,
     RIGHT: right,
@@ -90,16 +90,7 @@ def _device(tiny: bool) -> torch.device:
             "knows it (torch.accelerator.is_available()), or add --tiny to try it on a simulated "
             "one"
         )
-    from tests.simdevice.device import start
-
-    try:
-        start()
-    except RuntimeError as error:
-        first = str(error).partition("\n")[0]
-        raise OffloadError(
-            f"this process has no accelerator, and the simulated one can't be built here "
-            f"({first}); it needs a C++ compiler, such as g++, and ninja"
-        ) from error
+    started()
     return streams_of(None).device
 
 

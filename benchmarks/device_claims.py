@@ -9,7 +9,6 @@ which takes from the time to hide it in: at most 17 or 19, against 19 or 21.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
@@ -26,18 +25,14 @@ from benchmarks.device_sizes import Bench
 from runtime import memory
 from runtime.host import empty_bytes
 from schedule import Ring, policies
+from schedule.costs import equal_times
 from schedule.errors import OffloadError
-from schedule.graphs import lower_captured
-from schedule.operations import Copy, Event, Record, Run, Wait
-from schedule.program import lower
-from schedule.tasks import Join, write_out
+from schedule.timing import steady
 
 CLAIMS = "claims"
 SLOTS, RATIO = 4, 2
 POLICIES = ("slot_local", "balanced", "double_buffer")
 MODULES = (9, 10)
-PASSES = 4
-"""After fewer than these every pass takes as long as the one before."""
 TRIED = 8
 """Multiplications by which one is timed."""
 TOKENS = 64
@@ -93,25 +88,9 @@ def claims(bench: Bench) -> Iterator[Row]:
 def planned(policy: str, modules: int, how: str) -> int:
     """Units of a pass among others, by the schedule's own program."""
     schedule = policies.named(policy)(Ring(modules, SLOTS))
-    program = lower_captured(schedule) if how == CAPTURED else lower(schedule)
-    at: dict[str, int] = defaultdict(int)
-    marks: dict[Event, int] = defaultdict(int)
-    ends = []
-    for task in write_out(program.listing(PASSES), program.streams).tasks:
-        match task.operation:
-            case Join(stream, streams):
-                at[stream] = max(at[stream], *(at[one] for one in streams))
-            case Wait(stream, event):
-                at[stream] = max(at[stream], marks[event])
-            case Record(stream, event):
-                marks[event] = at[stream]
-            case Copy(stream):
-                at[stream] += RATIO
-            case Run(stream, _, module):
-                at[stream] += 1
-                if module == modules - 1:
-                    ends.append(at[stream])
-    return ends[-1] - ends[-2]
+    time = steady(schedule, equal_times(modules, copy=RATIO), how == CAPTURED).time
+    assert time.denominator == 1, "whole units"
+    return int(time)
 
 
 def _units(modules: int, width: int, tuned: Tuned, bench: Bench) -> nn.Sequential:

@@ -14,6 +14,7 @@ import torch
 
 from benchmarks.hooks import HooksLine, hooks
 from benchmarks.passes import PassLine, linears, seed
+from benchmarks.simulated import started
 from runtime.device import streams_of
 
 
@@ -38,9 +39,7 @@ def lines(*, tiny: bool, full: bool, simulated: bool) -> Iterable[Note | HooksLi
     """tiny: sizes to see that it works.     full: the seed's shape at the size of Qwen3-0.6B.
     simulated: start the simulated accelerator of the tests, and run on it too."""
     if simulated:
-        from tests.simdevice.device import start
-
-        start()
+        started()
     cpu, device = torch.device("cpu"), streams_of(None).device
     if device.type == "cpu":
         yield Note(INLINE)

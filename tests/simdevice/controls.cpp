@@ -7,6 +7,7 @@
 #include <string>
 #include <tuple>
 
+#include "copies.h"
 #include "counters.h"
 #include "memory.h"
 #include "operators.h"
@@ -66,6 +67,13 @@ TORCH_LIBRARY(simdevice, library) {
   library.def("set_timing", [](bool steps, int64_t seed, std::string adversary,
                                int64_t microseconds, bool torn) {
     SetTiming(MakeTiming(steps, seed, adversary, microseconds, torn));
+  });
+  library.def("set_link", &SetLink);
+  library.def("busy", [](int64_t microseconds) {
+    Issue(CurrentStream(-1), Kind::kCompute, "busy", [microseconds](int pause) {
+      Pause(pause);
+      Take(microseconds);
+    });
   });
   library.def("timing", &ReadTiming);
   library.def("set_patience", [](double seconds) { SetPatience(seconds); });

@@ -2,6 +2,7 @@
 
 #include <c10/core/DeviceGuard.h>
 
+#include <atomic>
 #include <cstring>
 #include <string>
 
@@ -14,6 +15,9 @@ namespace simdevice {
 namespace {
 
 using at::Tensor;
+
+std::atomic<int64_t> g_latency{0};    // microseconds
+std::atomic<int64_t> g_bandwidth{0};  // bytes a second; 0: copies take no time but their delays
 
 Tensor AliasWithFlags(const Tensor& tensor) {
   Tensor alias = CpuAlias(tensor);
@@ -28,9 +32,17 @@ bool IsPlain(const Tensor& source, const Tensor& target) {
          source.strides() == target.strides() && source.is_non_overlapping_and_dense();
 }
 
-Work Transfer(const Tensor& source, const Tensor& target, bool plain) {
-  return [source, target, plain](int pause) {
-    if (pause == 0 || !plain) {
+int64_t LinkTime(size_t bytes) {
+  const int64_t bandwidth = g_bandwidth;
+  if (bandwidth == 0) return 0;
+  return g_latency + static_cast<int64_t>(1e6 * static_cast<double>(bytes) / bandwidth);
+}
+
+Work Transfer(const Tensor& source, const Tensor& target, bool plain, bool upload) {
+  return [source, target, plain, upload](int pause) {
+    const int64_t time = upload ? LinkTime(source.nbytes()) : 0;
+    if ((pause == 0 && time == 0) || !plain) {
+      Take(time);
       target.copy_(source);
       return;
     }
@@ -38,7 +50,8 @@ Work Transfer(const Tensor& source, const Tensor& target, bool plain) {
     auto* to = static_cast<char*>(target.data_ptr());
     auto* from = static_cast<const char*>(source.data_ptr());
     std::memcpy(to, from, half);
-    Pause(pause);  // a transfer in progress: half new, half old
+    Pause(pause);
+    Take(time);  // a transfer in progress: half new, half old
     std::memcpy(to + half, from + half, source.nbytes() - half);
   };
 }
@@ -68,10 +81,10 @@ Tensor Copy(const Tensor& source, const Tensor& target, bool non_blocking) {
   CountCopy(upload ? "host to device" : download ? "device to host" : "on devices", target);
   if (!upload && !download) {
     if (source.device() != target.device()) {
-      CopyBetweenDevices(source, target, Transfer(from, to, plain));
+      CopyBetweenDevices(source, target, Transfer(from, to, plain, false));
     } else {
       Issue(CurrentStream(source.device().index()), Kind::kCopy, "copy",
-            Transfer(from, to, plain));
+            Transfer(from, to, plain, false));
     }
     return target;
   }
@@ -87,7 +100,7 @@ Tensor Copy(const Tensor& source, const Tensor& target, bool non_blocking) {
     }
   }
   if (staged) from = from.clone();
-  Work work = Transfer(from, to, plain);
+  Work work = Transfer(from, to, plain, upload);
   if (pinned) {
     work = [work, held = HoldRegistered((upload ? from : to).data_ptr())](int pause) {
       work(pause);
@@ -97,6 +110,11 @@ Tensor Copy(const Tensor& source, const Tensor& target, bool non_blocking) {
         std::move(work));
   if (!later && !staged) SynchronizeStream(stream);
   return target;
+}
+
+void SetLink(int64_t latency, int64_t bandwidth) {
+  g_latency = latency;
+  g_bandwidth = bandwidth;
 }
 
 }  // namespace simdevice

@@ -15,4 +15,8 @@ namespace simdevice {
 
 at::Tensor Copy(const at::Tensor& source, const at::Tensor& target, bool non_blocking);
 
+// What copies to the device take, in threads: microseconds, and bytes a second. No bandwidth: no
+// time of their own.
+void SetLink(int64_t latency, int64_t bandwidth);
+
 }  // namespace simdevice

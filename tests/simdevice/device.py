@@ -114,6 +114,26 @@ class SimDevice:
         return self._timing(False, seed, adversary, microseconds, torn)
 
     @contextlib.contextmanager
+    def paced(self, bandwidth: int, latency: int = 0) -> Iterator[None]:
+        """One thread a stream, and known times: a copy to the device takes so many microseconds,
+        and its bytes at so many a second; ``busy`` what it says, and a kernel what the machine
+        takes. They are slept, so that all takes a little more, and nothing less.
+        """
+        if bandwidth < 1 or latency < 0:
+            raise ValueError(f"no link has this bandwidth and latency: {bandwidth}, {latency}")
+        with self.threads(0, microseconds=0, torn=False):
+            self._controls.set_link(latency, bandwidth)
+            try:
+                yield
+                self._controls.drain()
+            finally:
+                self._controls.set_link(0, 0)
+
+    def busy(self, microseconds: int) -> None:
+        """The current stream does nothing else for so long, in threads; in replays, if captured."""
+        self._controls.busy(microseconds)
+
+    @contextlib.contextmanager
     def _timing(
         self, steps: bool, seed: int, adversary: str, microseconds: int, torn: bool
     ) -> Iterator[None]:

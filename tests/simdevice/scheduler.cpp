@@ -226,6 +226,10 @@ void Pause(int length) {
   }
 }
 
+void Take(int64_t microseconds) {
+  if (!g_steps) std::this_thread::sleep_for(std::chrono::microseconds(microseconds));
+}
+
 void Poll() {
   if (g_steps && t_inside == 0) Step();
 }

@@ -60,6 +60,9 @@ bool Idle(Queue* queue);
 // In the middle of a task: let other queues go on.
 void Pause(int length);
 
+// Threads only: the task under way takes so many microseconds more.
+void Take(int64_t microseconds);
+
 // A host that polls must see the device get on.
 void Poll();
 

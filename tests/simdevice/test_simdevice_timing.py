@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -204,3 +205,40 @@ def test_timings_nest(sim: SimDevice) -> None:
             values.add_(1)
         assert is_all(values, 1)  # late again; nothing made it run
     assert is_all(values, 2)
+
+
+def milliseconds(call: Callable[[], object]) -> float:
+    """Of the current stream, until it has done what the call gives it."""
+    first, last = (torch.Event(device=DEVICE, enable_timing=True) for _ in range(2))
+    first.record()
+    call()
+    last.record()
+    last.synchronize()
+    return first.elapsed_time(last)
+
+
+def test_known_times_are_taken_in_threads_alone(sim: SimDevice) -> None:
+    """None takes less; how much more is the machine's affair."""
+    source, target = pinned(1, 1000), full(0, 1000)  # 4000 bytes
+    with stream():
+        graph = sim.Graph()
+        with graph:
+            sim.busy(7000)
+        with sim.paced(bandwidth=1_000_000, latency=2000):
+            assert milliseconds(lambda: target.copy_(source, non_blocking=True)) >= 6
+            assert milliseconds(lambda: sim.busy(5000)) >= 5
+            assert milliseconds(graph.replay) >= 7
+        assert is_all(target, 1)
+        hour = 3_600_000_000
+        with sim.steps(seed=0):
+            sim.busy(hour)
+        with pytest.raises(ZeroDivisionError), sim.paced(bandwidth=100):
+            raise ZeroDivisionError
+        with sim.threads(seed=0):  # which knows no link: by that one it would take 40 s
+            assert milliseconds(lambda: target.copy_(source, non_blocking=True)) < 20_000
+
+
+@pytest.mark.parametrize(("bandwidth", "latency"), [(0, 0), (1, -1)])
+def test_a_link_that_can_not_be_is_refused(sim: SimDevice, bandwidth: int, latency: int) -> None:
+    with pytest.raises(ValueError, match=f"{bandwidth}, {latency}"), sim.paced(bandwidth, latency):
+        pass
