@@ -21,12 +21,19 @@ from proofs.cases import EVERY_RUN, cases, rings
 from proofs.claims import Claim, claims
 from proofs.guarding import wrong_order
 from proofs.obligation import System
+from proofs.planning import BOUND as MODULES
+from proofs.planning import planning
 from proofs.search import first
 from schedule.ring import EMPTY, Ring
 from schedule.table import Schedule
 
-MADE_OF = {"arithmetic": "policy", "program": "graphs"}
-"""What imports functions of what: policies are made of the arithmetic."""
+MADE_OF = {
+    "arithmetic": ("policy",),
+    "program": ("graphs",),
+    "space": ("seeds", "search", "plan"),
+    "search": ("plan",),
+}
+"""What imports functions of what, in that order: policies are made of the arithmetic."""
 
 
 class StaleMutant(Exception):
@@ -87,14 +94,14 @@ def changed(system: System, module: str, source: str, name: str) -> System:
     """The system with that module's source in place of its own."""
     original = getattr(system, module)
     mutated = _executed(original, source, name)
-    if module not in MADE_OF:
-        return replace(system, **{module: mutated})
     # What is made of it is made again, of the changed one.
-    other = MADE_OF[module]
-    made = getattr(system, other)
-    with patch.dict(sys.modules, {original.__name__: mutated}):
-        again = _executed(made, inspect.getsource(made), name)
-    return replace(system, **{module: mutated, other: again})
+    again, loaded = {module: mutated}, {original.__name__: mutated}
+    for other in MADE_OF.get(module, ()):
+        made = getattr(system, other)
+        with patch.dict(sys.modules, loaded):
+            again[other] = _executed(made, inspect.getsource(made), name)
+        loaded[made.__name__] = again[other]
+    return replace(system, **again)
 
 
 def _executed(original: ModuleType, source: str, name: str) -> ModuleType:
@@ -115,7 +122,9 @@ def smallest(mutant: Mutant, system: System) -> str:
         return wrong_order(system)
     if mutant.module in ("program", "graphs"):
         return smallest_program(system)
-    if mutant.module == "order":
+    if mutant.module in ("space", "search"):
+        found = first(planning(system, modules) for modules in range(1, MODULES + 1)).found
+    elif mutant.module == "order":
         rings_of = range(1, EVERY_RUN.rings + 1)
         found = first(engines.disagreement(system, modules) for modules in rings_of).found
     else:

@@ -25,7 +25,20 @@ from proofs.symbolic import (
     new_solver,
     satisfiable,
 )
-from schedule import arithmetic, graphs, guard, machine, order, policy, program, verifier
+from schedule import (
+    arithmetic,
+    graphs,
+    guard,
+    machine,
+    order,
+    plan,
+    policy,
+    program,
+    search,
+    seeds,
+    space,
+    verifier,
+)
 from schedule.budget import OutOfBudget
 from schedule.ring import EMPTY
 
@@ -49,6 +62,10 @@ class System:
     order: ModuleType = order
     guard: ModuleType = guard
     graphs: ModuleType = graphs
+    space: ModuleType = space
+    seeds: ModuleType = seeds
+    search: ModuleType = search
+    plan: ModuleType = plan
 
 
 @dataclass(frozen=True, slots=True)

@@ -182,9 +182,8 @@ def _smallest(mutant: Mutant, system: System) -> str:
 def _survived(mutant: Mutant, system: System, found: str) -> str | None:
     """The first of the claims and obligations that the mutant names which holds of it."""
     named = list(_named(mutant))
-    if not named and mutant.module == "order":
-        # The search for the smallest is the claim's own.
-        return "the comparison of engines" if found == "none" else None
+    if not named and mutant.module in OWN_SEARCH:
+        return OWN_SEARCH[mutant.module] if found == "none" else None
     by_claim = {claim.number: claim for claim in faulty_claims(mutant, system)}
     if not named:
         holds = search(by_claim[mutant.claim]).found is None
@@ -196,6 +195,12 @@ def _survived(mutant: Mutant, system: System, found: str) -> str | None:
             return f"claim {number}, {name}"
     return None
 
+
+OWN_SEARCH = {
+    "order": "the comparison of engines",
+    **dict.fromkeys(("space", "search"), "the comparison of plans"),
+}
+"""Of which modules the search for the smallest is the claim's own, and what it then says."""
 
 Which = tuple[bool, int]
 """Whether it is a claim, and its number; or the mutant's, in MUTANTS."""

@@ -110,6 +110,9 @@ class Costs:
             raise CostsError("modules: none; costs are those of at least one module")
         if not self.workloads:
             raise CostsError("workloads: none; give the compute times of at least one")
+        for name in ("model", "device", "torch"):
+            if not isinstance(text := getattr(self, name), str) or not text.isprintable():
+                raise CostsError(f"{name}: {text!a} is no text that can be printed")
         _whole("resident", self.resident)
         _whole("link.bandwidth", self.link.bandwidth, 1)
         _whole("link.latency", self.link.latency)

@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from schedule.costs import Costs, Link, Module, Part, Workload
+from schedule.costs import MOST, Costs, Link, Module, Part, Workload
 from schedule.errors import CostsError, ProgramError
 from schedule.fields import kind_of, list_of, only, text_of
 
@@ -68,23 +68,24 @@ def read(path: str | os.PathLike[str]) -> Costs:
     if len(content) > MOST_BYTES:
         raise CostsError(f"{path} has more than {MOST_BYTES:,} bytes: these are no costs")
     try:
-        data = json.loads(content.decode("utf-8"), object_pairs_hook=_once)
+        return costs_of(json.loads(content.decode("utf-8"), object_pairs_hook=_once))
     except CostsError as error:
         raise CostsError(f"{path}: {error}") from None
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         raise CostsError(f"{path} is no JSON: {error}") from None
-    try:
-        return costs_of(data)
-    except CostsError as error:
-        raise CostsError(f"{path}: {error}") from None
+    except RecursionError:  # from the reader, or while a value is shown
+        raise CostsError(f"{path} is nested too deeply: these are no costs") from None
 
 
 def costs_of(data: Any) -> Costs:
     """The costs that this JSON data is. CostsError, with the field, if it is none."""
     try:
         found = _object("costs", data)
-        if found.get("costs") != SCHEMA:
-            raise CostsError(f"costs: {kind_of(found.get('costs'))}, where {SCHEMA} is known")
+        version, units = found.get("costs"), found.get("units", UNITS)
+        if version != SCHEMA or type(version) is not int:
+            raise CostsError(f"costs: {kind_of(version)}, where {SCHEMA} is known")
+        if units != UNITS:
+            raise CostsError(f"units: {kind_of(units)}, where {UNITS!r} are known")
         texts, rest = ("model", "device", "torch"), ("link", "resident", "modules", "workloads")
         only(found, ("costs", *texts, *rest), optional=("units",))
         link = _object("link", found["link"])
@@ -130,7 +131,7 @@ def _workload(where: str, value: Any) -> Workload:
 
 def _number(name: str, value: Any) -> int:
     """A whole number from 0 on; parts of a nanosecond or a byte are dropped."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1e18:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= MOST:
         raise CostsError(f"{name}: a number from 0 on is needed, not {kind_of(value)}")
     return int(value)
 

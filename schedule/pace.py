@@ -15,7 +15,7 @@ from schedule.costs import Times
 from schedule.table import Refills, Schedule
 
 MOST_PERIODS = 60
-"""After so many a pass takes as long as it ever will, but for very little."""
+"""What has not come to its steady state by then is left to ``timing``."""
 
 BUSY, RUNS, COPIES = 0, 1, 2
 """What happens: something beside; a run from a slot; a copy into a slot, on a stream."""
@@ -47,12 +47,12 @@ def actions_of(schedule: Schedule, times: Times) -> list[Action]:
     return found
 
 
-def pace(actions: Sequence[Action], slots: int, streams: int) -> Fraction:
+def pace(actions: Sequence[Action], slots: int, streams: int) -> Fraction | None:
     """The time of a period in the steady state, with so many copy streams, 0 for the compute
-    stream's own; close to it, where it takes more than MOST_PERIODS to get there."""
+    stream's own; None if it takes more than MOST_PERIODS to get there."""
     if streams == 0:
         return Fraction(sum(time for _, time, _, _ in actions))
-    clock, half, landed, free = 0, 0, [0] * slots, [0] * streams
+    clock, landed, free = 0, [0] * slots, [0] * streams
     seen: dict[tuple[int, ...], tuple[int, int]] = {}
     for number in range(MOST_PERIODS):
         key = tuple(time - clock if time > clock else 0 for time in (*landed, *free))
@@ -60,9 +60,8 @@ def pace(actions: Sequence[Action], slots: int, streams: int) -> Fraction:
             first, then = seen[key]
             return Fraction(clock - then, number - first)
         seen[key] = number, clock
-        half = clock if number == MOST_PERIODS // 2 else half
         clock = _period(actions, clock, landed, free)
-    return Fraction(clock - half, MOST_PERIODS - MOST_PERIODS // 2)
+    return None
 
 
 def replay_pace(actions: Sequence[Action], slots: int, streams: int) -> Fraction:

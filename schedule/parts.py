@@ -49,8 +49,8 @@ def _choices(fixed: int, sizes: tuple[int, ...]) -> Choices:
             found.setdefault(moved - sizes[part], kept | {part})
         if len(found) > 2 * MOST:
             found = {moved: found[moved] for moved in _spread(sorted(found))}
-    # All parts kept is the module kept, which needs no copy at all.
-    whole = [moved for moved in sorted(found) if moved > fixed] or [fixed]
+    # All of it kept is the module kept, which needs no copy at all.
+    whole = [moved for moved in sorted(found) if moved]
     all_moved = tuple(_spread(whole))
     return Choices(all_moved, tuple(found[one] for one in all_moved))
 

@@ -15,6 +15,7 @@ from schedule.parts import Choices, choices
 from schedule.policy import derived_refills, preload
 from schedule.ring import Ring
 from schedule.table import Refill, Refills, Schedule
+from schedule.timing import pass_time
 
 PLANNED = "planned"
 """The name of the policy of what is planned."""
@@ -70,8 +71,9 @@ class Space:
         pacer = replay_pace if self.captured else pace
         found = []
         for workload in self.costs.workloads:
-            actions = actions_of(schedule, self.costs.times(workload, moved))
-            found.append(pacer(actions, schedule.ring.slots, streams) / schedule.period)
+            times = self.costs.times(workload, moved)
+            period = pacer(actions_of(schedule, times), schedule.ring.slots, streams)
+            found.append(pass_time(schedule, times) if period is None else period / schedule.period)
         return mixed(self.costs, found)
 
     @property

@@ -10,7 +10,7 @@ from proofs.report import Verdict
 
 MANY = len(MUTANTS)
 CLAIMS = claims(System())
-BOUNDED = ("9 together", "10 agreement", "11 engines")
+BOUNDED = ("9 together", "10 agreement", "11 engines", "12 planner")
 FIRST_MUTANT = len(CLAIMS)
 
 

@@ -37,6 +37,7 @@ def test_there_are_as_many_obligations_as_expected() -> None:
         9: 0,
         10: 0,
         11: 0,
+        12: 0,
     }
     assert sum(OBLIGATIONS.values()) == EXPECTED_OBLIGATIONS == 109
 

@@ -15,7 +15,7 @@ from proofs.mutants import MUTANTS
 from proofs.obligation import System
 from proofs.prove import Result, chosen
 from proofs.report import Verdict
-from tests.proofs.results import BOUNDED, FIRST_MUTANT, MANY, whole
+from tests.proofs.results import FIRST_MUTANT, MANY, whole
 
 NAMES = ("count", "witnesses", "sizes", "mutants", "kills", "second solver", "engines")
 
@@ -57,7 +57,7 @@ def surviving(results: list[Result]) -> list[Result]:
 
 
 def disagreeing(results: list[Result]) -> list[Result]:
-    at = next(n for n, result in enumerate(results) if result.name == BOUNDED[-1])
+    at = next(n for n, result in enumerate(results) if result.name == "11 engines")
     results[at] = replace(results[at], verdict=Verdict.DISAGREE)
     return results
 
@@ -67,7 +67,7 @@ BROKEN: dict[str, tuple[str, Callable[[list[Result]], list[Result]], Verdict, st
         "count",
         lambda results: results[:-1],
         Verdict.UNKNOWN,
-        f"12 claims, 109 obligations, {MANY - 1} mutants; expected are 12, 109, {MANY}",
+        f"13 claims, 109 obligations, {MANY - 1} mutants; expected are 13, 109, {MANY}",
     ),
     "an obligation is vacuous": (
         "witnesses",
@@ -110,7 +110,7 @@ BROKEN: dict[str, tuple[str, Callable[[list[Result]], list[Result]], Verdict, st
         "engines",
         disagreeing,
         Verdict.DISAGREE,
-        "2 of 3 claims to a bound hold, in which engines agree; not claim 11 engines",
+        "3 of 4 claims to a bound hold, in which engines agree; not claim 11 engines",
     ),
 }
 
@@ -159,10 +159,10 @@ def test_a_missing_second_solver_is_said_and_counts_for_nothing(
     assert total(results)[0] is Verdict.UNKNOWN
 
 
-@pytest.mark.parametrize("number", [9, 10, 11])
+@pytest.mark.parametrize("number", [9, 10, 11, 12])
 def test_a_search_that_was_cut_short_is_no_pass(number: int) -> None:
     results = whole()
-    assert results[number].looked_at == SEARCHED[number] > 1_000
+    assert results[number].looked_at == SEARCHED[number] > 300
     results[number] = replace(results[number], looked_at=SEARCHED[number] - 1)
     (count, *_) = gates(results)
     assert count.verdict is Verdict.UNKNOWN

@@ -18,7 +18,7 @@ def test_a_whole_run_is_proved() -> None:
     verdict, line = total(whole())
     assert verdict is Verdict.PROVED
     assert verdict.value == 0
-    assert line == f"PROVED: 12 claims, 109 of 109 obligations, {MANY} of {MANY} mutants refuted"
+    assert line == f"PROVED: 13 claims, 109 of 109 obligations, {MANY} of {MANY} mutants refuted"
 
 
 @pytest.mark.parametrize("at", range(7))
@@ -26,7 +26,7 @@ def test_a_missing_claim_is_unknown(at: int) -> None:
     verdict, line = total([result for n, result in enumerate(whole()) if n != at])
     assert verdict is Verdict.UNKNOWN
     assert verdict.value == 3
-    assert line.startswith("UNKNOWN: 11 claims, ")
+    assert line.startswith("UNKNOWN: 12 claims, ")
     assert "109 of 109" not in line
 
 
@@ -73,7 +73,7 @@ def test_one_bad_result_is_the_verdict(at: int, verdict: Verdict) -> None:
     assert found is verdict
     refuted = MANY - (at not in range(FIRST_MUTANT))
     assert line == (
-        f"{verdict.name}: 12 claims, 109 of 109 obligations, {refuted} of {MANY} mutants refuted"
+        f"{verdict.name}: 13 claims, 109 of 109 obligations, {refuted} of {MANY} mutants refuted"
     )
 
 
@@ -159,5 +159,5 @@ def test_a_mutant_that_is_not_refuted_is_not_said_to_be(
     assert [line.split()[0] for line in mutants] == ["MUTANT_SURVIVED"] + ["REFUTED"] * (MANY - 1)
     assert lines[lines.index(mutants[0]) + 1].strip() == "it holds"
     assert lines[-1] == (
-        f"MUTANT_SURVIVED: 12 claims, 109 of 109 obligations, {MANY - 1} of {MANY} mutants refuted"
+        f"MUTANT_SURVIVED: 13 claims, 109 of 109 obligations, {MANY - 1} of {MANY} mutants refuted"
     )

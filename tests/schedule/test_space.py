@@ -87,10 +87,10 @@ def test_a_slot_is_as_large_as_what_moves_through_it() -> None:
 def test_what_may_move_of_a_module() -> None:
     parts = (Part("a", 5), Part("b", 3), Part("c", 2), Part("none", 0))
     found = choices(Module("m", parts, 1), parts=True)
-    assert found.moved == (3, 4, 6, 8, 9, 11)  # all but nothing, and 6 in two ways
-    assert [sum(parts[one].size for one in kept) for kept in found.kept] == [8, 7, 5, 3, 2, 0]
+    assert found.moved == (1, 3, 4, 6, 8, 9, 11)  # all but nothing, and 6 in two ways
+    assert [sum(parts[one].size for one in kept) for kept in found.kept] == [10, 8, 7, 5, 3, 2, 0]
     assert found.parts(4) == {0, 2}
-    assert (found.at_most(10), found.at_most(2)) == (9, None)
+    assert (found.at_most(10), found.at_most(2), found.at_most(0)) == (9, 1, None)
     assert choices(Module("m", parts, 1), parts=False).moved == (11,)
 
 
