@@ -11,8 +11,10 @@ from runtime.needs import TORCH
 # Only after what it checks.
 from runtime.graph import Captured
 from runtime.load import load
-from runtime.offload import Offloaded, offload
+from runtime.offload import offload
+from runtime.offloaded import Offloaded
+from runtime.profile import profile
 from runtime.report import Report
 from runtime.sanitize import sanitize
 
-__all__ = ["TORCH", "Captured", "Offloaded", "Report", "load", "offload", "sanitize"]
+__all__ = ["TORCH", "Captured", "Offloaded", "Report", "load", "offload", "profile", "sanitize"]

@@ -1,4 +1,4 @@
-"""``python -m runtime demo | doctor | bench``."""
+"""``python -m runtime demo | doctor | bench | profile``."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ import logging
 import sys
 from collections.abc import Callable, Sequence
 
-from runtime import bench, demo, doctor
+from runtime import bench, demo, doctor, workloads
 from runtime.log import log
 from schedule.output import printed
+
+MODEL = "a folder, a name in the local cache, or demo"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -19,6 +21,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     _add_demo(commands)
     _add_doctor(commands)
     _add_bench(commands)
+    _add_profile(commands)
     chosen = parser.parse_args(arguments)
     if getattr(chosen, "tokens", 1) < 1:
         parser.error(f"--tokens must be at least 1, got {chosen.tokens}")
@@ -52,8 +55,12 @@ def _add_doctor(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
 def _add_bench(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     text = "measure a transformers model whole and offloaded, in one run, and compare its tokens"
     sub = commands.add_parser("bench", help=text, description=text)
-    sub.add_argument("model", metavar="MODEL", help="a folder, a name in the local cache, or demo")
-    sub.add_argument("--slots", type=int, default=2, help="K, how many slots (default 2)")
+    sub.add_argument("model", metavar="MODEL", help=MODEL)
+    sub.add_argument("--slots", type=int, help="K, how many slots (default 2)")
+    text = "instead of slots: how much device memory the weights may take, such as 6GiB"
+    sub.add_argument("--memory", metavar="SIZE", help=text)
+    text = "the costs for which that is planned, as profile writes them (default: estimated)"
+    sub.add_argument("--costs", metavar="FILE", help=text)
     sub.add_argument("--policy", help="a name or pkg.module:function (default: as offload)")
     text = "of so many layers only the last is offloaded (default: every layer is)"
     sub.add_argument("--group-size", type=int, metavar="LAYERS", help=text)
@@ -72,6 +79,25 @@ def _add_bench(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
             chosen.device,
             chosen.json,
             {name: getattr(chosen, name) for name in bench.OPTIONS},
+        )
+    )
+
+
+def _add_profile(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    text = "measure what a transformers model costs here, for offload(memory=...)"
+    sub = commands.add_parser("profile", help=text, description=text)
+    sub.add_argument("model", metavar="MODEL", help=MODEL)
+    text = "the file that is written (default costs.json)"
+    sub.add_argument("--costs", default="costs.json", metavar="FILE", help=text)
+    text = "how many tokens the prompt has (default: those of a question)"
+    sub.add_argument("--prompt", type=int, metavar="TOKENS", help=text)
+    text = "how many are decoded after it, each by a pass (default 64)"
+    sub.add_argument("--tokens", type=int, default=64, help=text)
+    _add_common(sub)
+    sub.set_defaults(
+        command=lambda chosen: workloads.run(
+            *(chosen.model, chosen.costs, chosen.prompt, chosen.tokens),
+            *(chosen.device, chosen.json),
         )
     )
 

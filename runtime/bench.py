@@ -20,15 +20,18 @@ from runtime.demo import HOW_TO_GET_IT, Subject, local, random_qwen3, smollm2
 from runtime.device import streams_of
 from runtime.host import chunk_of, limit_of
 from runtime.offload import offload
+from runtime.planning import costs_of, fitted, require_alone
 from runtime.report import Report
 from runtime.sizes import megabytes
 from schedule.loading import load
 from schedule.ring import Ring
 
 DEMO = "demo"
-PLAN = ("slots", "policy", "group_size", "keep")
-OPTIONS = (*PLAN, "pin", "chunk")
-"""The arguments of ``offload`` that can be chosen; those of PLAN depend on the model."""
+LAYERS = ("group_size", "keep")
+BUDGET = ("memory", "costs")
+OPTIONS = ("slots", "policy", *LAYERS, *BUDGET, "pin", "chunk")
+"""The arguments of ``offload`` that can be chosen; of all but the last two it depends on the model
+whether they are right."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +125,7 @@ def _two(number: float | None) -> str:
 def measure(subject: Subject, tokens: int, device: torch.device, options: dict[str, Any]) -> Bench:
     """The model whole, if it fits the device, and offloaded with these OPTIONS. What is wrong with
     them is an error before the whole model runs."""
-    require_safe(planned(subject.model, **{name: options[name] for name in PLAN})[1])
+    options = checked(subject, device, options)
     plain = whole(subject, tokens, device)
     with offload(subject.model, device=device, **options) as offloaded:
         walk(subject, 1, device)  # the first pass warms up
@@ -132,6 +135,18 @@ def measure(subject: Subject, tokens: int, device: torch.device, options: dict[s
     bytes_ = (report.bytes_copied - before.bytes_copied) / (report.passes - before.passes)
     prompt = subject.inputs["input_ids"].shape[1]
     return Bench(subject.name, prompt, plain, ours, report, bytes_)
+
+
+def checked(subject: Subject, device: torch.device, options: dict[str, Any]) -> dict[str, Any]:
+    """The options, with the costs for which a budget is planned; an error if they can't be used."""
+    layers = {name: options[name] for name in LAYERS}
+    if options["memory"] is None:
+        ring = {name: options[name] for name in ("slots", "policy")}
+        require_safe(planned(subject.model, **ring, **layers)[1])
+        return options
+    budget = [options[name] for name in BUDGET]
+    _, plan = fitted(subject.model, None, *budget, device=device, **layers)
+    return options | {"costs": plan.costs}
 
 
 def whole(subject: Subject, tokens: int, device: torch.device) -> Walk | None:
@@ -176,13 +191,18 @@ def run(name: str, tokens: int, device: str | None, as_json: bool, options: dict
     """Print the bench; 1 if the tokens differ. OffloadError for a model that can't be had.
     options: a value for each of OPTIONS."""
     # Bad sizes, devices and policies are said before the model is loaded.
-    Ring(1, options["slots"])
+    if options["slots"] is not None:
+        Ring(1, options["slots"])
+    chosen = ("memory", "costs", "slots", "policy")
+    require_alone(**{name: options[name] for name in chosen})
+    if options["costs"] is not None:
+        options = options | {"costs": costs_of(options["costs"])}
     limit_of(options["pin"])
     chunk_of(options["chunk"])
     if options["policy"] is not None:
         load(options["policy"])
-    chosen = streams_of(device).device
-    found = measure(subject_of(name), tokens, chosen, options)
+    there = streams_of(device).device
+    found = measure(subject_of(name), tokens, there, options)
     print(json.dumps(found.as_dict(), indent=2) if as_json else found)
     return 1 if found.equal is False else 0
 

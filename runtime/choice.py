@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from torch import nn
 
+from runtime.plantext import sentence
 from runtime.select import Layers, Selection, require_values, select
 from runtime.sizes import counted, megabytes
 from schedule import policies
@@ -25,7 +26,7 @@ from schedule.table import Schedule
 from schedule.verifier import Verified, check
 
 if TYPE_CHECKING:
-    from runtime.offload import Offloaded
+    from runtime.offloaded import Offloaded
 
 AnyCertificate = str | PathLike[str] | dict[str, Any]
 AnyPolicy = str | Policy | Target | Schedule | Verified | None
@@ -146,6 +147,8 @@ def schedule_for(policy: AnyPolicy, ring: Ring) -> Schedule:
 
 def choice(offloaded: Offloaded, policy: AnyPolicy) -> str:
     """What was chosen, and what one slot more would save, if anything."""
+    if offloaded.plan is not None:
+        return f"offloaded by a plan: {sentence(offloaded.plan)}"
     schedule, layouts = offloaded.schedule, offloaded.arena.layouts
     ring, largest = schedule.ring, max(layout.size for layout in layouts)
     text = (

@@ -18,7 +18,8 @@ from typing import Any
 import torch
 from torch import nn
 
-from runtime.offload import Offloaded, offload
+from runtime.offload import offload
+from runtime.offloaded import Offloaded
 from runtime.report import Report
 from runtime.sizes import megabytes
 from runtime.unverified import offload_without_proof
@@ -189,7 +190,7 @@ def _transformers() -> Any:
     try:
         import transformers
     except ImportError as error:
-        raise OffloadError(f"demo and bench need transformers: {TO_INSTALL}") from error
+        raise OffloadError(f"demo, bench and profile need transformers: {TO_INSTALL}") from error
     transformers.utils.logging.set_verbosity_error()
     transformers.utils.logging.disable_progress_bar()
     return transformers

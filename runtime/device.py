@@ -7,6 +7,7 @@ program says, on the stream that it says.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
@@ -18,6 +19,32 @@ from schedule.operations import COMPUTE, HOST, Event, Record, Wait
 
 Action = Callable[[], None]
 Pieces = tuple[tuple[torch.Tensor, torch.Tensor], ...]
+
+
+class Inline:
+    """A moment on a CPU, with the face of an event that is recorded: all before it is done."""
+
+    def __init__(self) -> None:
+        self._time = time.perf_counter_ns()
+
+    def elapsed_time(self, end: Inline) -> float:
+        """Milliseconds until then."""
+        return (end._time - self._time) / 1e6
+
+    def query(self) -> bool:
+        return True
+
+    def synchronize(self) -> None:
+        """Nothing is under way."""
+
+
+Mark = Inline | torch.Event
+"""A moment on a stream, which may not have come yet."""
+
+
+def nanoseconds(begin: Mark, end: Mark) -> int:
+    """From one moment to the other; both have come."""
+    return max(0, round(begin.elapsed_time(end) * 1e6))  # type: ignore[arg-type]
 
 
 class InlineStreams:
@@ -37,6 +64,10 @@ class InlineStreams:
     def copy(self, stream: str, pieces: Pieces) -> Action:
         del stream
         return lambda: _copy(pieces)
+
+    def mark(self, stream: str) -> Mark:
+        del stream
+        return Inline()
 
     def current(self) -> AbstractContextManager[Any]:
         return self._nowhere
@@ -89,6 +120,12 @@ class AcceleratorStreams:
                 _copy(pieces)
 
         return copy
+
+    def mark(self, stream: str) -> Mark:
+        """An event that tells the time, recorded on the stream now."""
+        event = torch.Event(device=self.device, enable_timing=True)
+        self._stream(stream)().record_event(event)
+        return event
 
     def current(self) -> AbstractContextManager[Any]:
         """The stream that is current now, which it makes current again as a context."""

@@ -33,7 +33,7 @@ from schedule.program import RELOAD
 from schedule.table import PRELOAD, RUN, Boundary
 
 if TYPE_CHECKING:
-    from runtime.offload import Offloaded
+    from runtime.offloaded import Offloaded
 
 
 def _address(tensor: torch.Tensor) -> int:

@@ -15,7 +15,8 @@ import torch
 from torch import nn
 
 from runtime.checkpoint import CODES, Checkpoint, Stored, open_checkpoint
-from runtime.offload import Offloaded, offload
+from runtime.offload import offload
+from runtime.offloaded import Offloaded
 from runtime.select import Layers
 from schedule.errors import OffloadError
 

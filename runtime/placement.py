@@ -4,6 +4,7 @@ from, and back.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
@@ -11,13 +12,20 @@ import torch
 from torch import nn
 
 from runtime.arena import Arena, Source, home, slot_sizes
-from runtime.device import Streams
+from runtime.device import Streams, streams_of
 from runtime.layout import Layout, lay_out, offloaded_tensors, require_worth, size_of
 from runtime.leaves import is_wrapper, place_at
 from runtime.locked import host_memory
 from runtime.memory import require
 from runtime.progress import with_bar
-from runtime.select import Selection, renewed, reordered, require_values, tensors_that_stay
+from runtime.select import (
+    Selection,
+    device_of,
+    renewed,
+    reordered,
+    require_values,
+    tensors_that_stay,
+)
 from runtime.views import refuse_views
 from schedule.table import Schedule
 
@@ -44,24 +52,12 @@ class Placement:
         self._limit, self._source = limit, source
         self._at_the_end: tuple[int, int] | None = None
         self._moved: list[tuple[dict[str, torch.Tensor], str, torch.device]] = []
-        layouts = self._lay_out()
+        layouts = laid_out(selection)
         require(self._bytes_to_load(layouts), "host memory for the weights")
         self.arena = arena(layouts, schedule, streams.device)
         self._hosts = [host_memory(layouts, schedule, streams, limit)]
         # By module: its host memory, and which module it is there.
         self._host_of = {module: (self._hosts[0], module) for module in range(len(layouts))}
-
-    def _lay_out(self) -> list[Layout]:
-        selection = self.selection
-        layouts = [
-            lay_out(module, name, selection.stay)
-            for module, name in zip(selection.modules, selection.names, strict=True)
-        ]
-        if not selection.filters:  # who filters wants what is left
-            require_worth(layouts)
-        scope = selection.modules if selection.root is None else (selection.root,)
-        refuse_views([part for module in scope for part in module.modules()], layouts)
-        return layouts
 
     def _bytes_to_load(self, layouts: list[Layout]) -> int:
         """Host memory that is needed for tensors which have no values yet."""
@@ -105,7 +101,7 @@ class Placement:
     def renew(self, changed: list[int]) -> None:
         """Adopt the tensors that these modules, which ``changed`` named, have now."""
         require_values(self.selection)
-        layouts = self._lay_out()
+        layouts = laid_out(self.selection)
         self.streams.synchronize()
         self.arena.plan(layouts)
         given_up = [self._host_of[module] for module in changed]
@@ -192,6 +188,33 @@ class Placement:
             if tensors.get(name) is not None:
                 _move(tensors, name, device)
             self._moved.pop()
+
+
+def laid_out(selection: Selection) -> list[Layout]:
+    """By module, what of it is offloaded. OffloadError for what can't be."""
+    layouts = [
+        lay_out(module, name, selection.stay)
+        for module, name in zip(selection.modules, selection.names, strict=True)
+    ]
+    if not (selection.filters or selection.kept):  # who chooses parts wants what is left
+        require_worth(layouts)
+    scope = selection.modules if selection.root is None else (selection.root,)
+    refuse_views([part for module in scope for part in module.modules()], layouts)
+    return layouts
+
+
+def placed(
+    selection: Selection,
+    schedule: Schedule,
+    device: torch.device | str | None,
+    limit: int = sys.maxsize,
+    source: Source | None = None,
+    arena: type[Arena] = Arena,
+) -> Placement:
+    """A placement, planned; outside inference mode, as all that is made for it must be."""
+    with torch.inference_mode(False), torch.no_grad():
+        streams = streams_of(device_of(selection) if device is None else device)
+        return Placement(selection, schedule, streams, limit, source, arena)
 
 
 def _move(tensors: dict[str, torch.Tensor], name: str, device: torch.device) -> None:

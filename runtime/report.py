@@ -13,11 +13,12 @@ from runtime.hooks import OFF, Hooks
 from runtime.interpreter import Counts
 from runtime.layout import size_of
 from runtime.leaves import leaves
+from runtime.plantext import sentence
 from runtime.select import Selection, tensors_that_stay
 from runtime.sizes import counted, megabytes, misses_in
 
 if TYPE_CHECKING:
-    from runtime.offload import Offloaded
+    from runtime.offloaded import Offloaded
 
 DERIVED = ("passes", "copies_a_pass", "bytes_device", "bytes_saved")
 """What follows from a report's counts, and is in its JSON too."""
@@ -44,6 +45,7 @@ class Report:
     kept: names of modules that have a slot of their own.
     largest: the largest tensors of those that stay on the device: (name, bytes).
     stay: names of parameters that hang in several places and stay on the device.
+    plan: what was planned for the memory that was given, in a sentence; else empty.
     """
 
     policy: str
@@ -69,6 +71,7 @@ class Report:
     kept: tuple[str, ...]
     largest: tuple[tuple[str, int], ...]
     stay: tuple[str, ...]
+    plan: str = ""
 
     @property
     def passes(self) -> float:
@@ -95,6 +98,8 @@ class Report:
         """Why no device memory is saved, and what to do, in a sentence; empty where some is."""
         if self.bytes_saved > 0:
             return ""
+        if self.plan:
+            return "its memory is enough for the whole model"
         if self.modules == 1:
             return (
                 "the only module needs a slot of its own size, however often it runs in a pass; "
@@ -145,6 +150,7 @@ class Report:
             f"{self.redundant} redundant; {megabytes(self.bytes_copied)} in all"
         )
         rows = [
+            ("plan", self.plan),
             ("schedule", f"{self.policy}, {sizes}, {verified}"),
             ("guard", f"{guard}; {misses_in(self.misses, self.runs)}"),
             ("device", device),
@@ -225,6 +231,7 @@ def report_of(offloaded: Offloaded, hooks: Hooks, counts: Counts, preloaded: int
         kept=tuple(selection.names[module] for module in schedule.kept()),
         largest=tuple(sorted(rest, key=lambda one: -one[1])[:FEW]),
         stay=selection.stay_names,
+        plan="" if offloaded.plan is None else sentence(offloaded.plan),
     )
 
 

@@ -17,7 +17,7 @@ from torch.utils._pytree import tree_leaves
 
 from runtime.interpreter import Step
 from runtime.leaves import leaves
-from runtime.offload import Offloaded
+from runtime.offloaded import Offloaded
 from runtime.operators import NAMESPACE
 from schedule.errors import OffloadError
 from schedule.ring import EMPTY

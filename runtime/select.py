@@ -25,8 +25,9 @@ class Selection:
     """root: the whole model, or None for a bare list. modules, names: in execution order.
     stay: the parameters and buffers, by id, that are not offloaded: those that hang in more than
     one place, of which ``stay_names`` says the names; and those that match none of ``filters``,
-    the name patterns that the user gave, if any. found: whether the modules were found, and are in
-    the order in which they hang, which may not be that in which they run."""
+    the name patterns that the user gave, if any; and ``kept``, by full name, as a plan has it.
+    found: whether the modules were found, and are in the order in which they hang, which may not
+    be that in which they run."""
 
     root: nn.Module | None
     modules: tuple[nn.Module, ...]
@@ -35,6 +36,7 @@ class Selection:
     stay_names: tuple[str, ...]
     filters: tuple[str, ...] = ()
     found: bool = False
+    kept: frozenset[str] = frozenset()
 
 
 def select(
@@ -78,6 +80,26 @@ def reordered(selection: Selection, order: Iterable[int]) -> Selection:
     """The same modules, those of these positions one after the other."""
     modules, names = zip(*((selection.modules[i], selection.names[i]) for i in order), strict=True)
     return replace(selection, modules=modules, names=names)
+
+
+def keeping(selection: Selection, kept: Iterable[str]) -> Selection:
+    """The same modules, in this order for good, of which these parameters and buffers, by full
+    name, stay on the device too."""
+    names = frozenset(kept)
+    stay = selection.stay | _named(selection.modules, selection.names, names)
+    return replace(selection, stay=stay, kept=names, found=False)
+
+
+def _named(
+    modules: Iterable[nn.Module], names: Iterable[str], wanted: frozenset[str]
+) -> frozenset[int]:
+    """The ids of the tensors in these modules that have such a full name."""
+    return frozenset(
+        id(tensor)
+        for module, name in zip(modules, names, strict=True)
+        for path, _, _, tensor in hangs(module)
+        if f"{name}.{path}" in wanted
+    )
 
 
 def require_values(selection: Selection) -> None:
@@ -129,7 +151,8 @@ def renewed(selection: Selection) -> Selection:
     filters = selection.filters
     unmatched = filtered_out(names, chosen, filters) if filters else frozenset()
     shared = _shared(root, chosen, names)
-    return replace(selection, stay=unmatched | shared.keys(), stay_names=tuple(shared.values()))
+    stay = unmatched | shared.keys() | _named(chosen, names, selection.kept)
+    return replace(selection, stay=stay, stay_names=tuple(shared.values()))
 
 
 def _listed(

@@ -14,7 +14,8 @@ from torch import nn
 from runtime.choice import AnyPolicy, planned
 from runtime.hooks import OFF, RELOAD
 from runtime.log import log
-from runtime.offload import Offloaded, placed
+from runtime.offloaded import Offloaded
+from runtime.placement import placed
 from runtime.select import Layers
 from runtime.static import kinds_of
 from schedule.errors import OffloadError

@@ -189,6 +189,7 @@ def fail_at(number: int, function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 offloading = importlib.import_module("runtime.offload")  # runtime.offload is the function
+wrapping = importlib.import_module("runtime.offloaded")
 placing = importlib.import_module("runtime.placement")
 static = importlib.import_module("runtime.static")
 STAGES = {
@@ -198,7 +199,7 @@ STAGES = {
     "lock": (HostMemory, "lock", 1),
     "adopt": (Arena, "adopt", 4),
     "lower": (offloading, "lower", 1),
-    "Interpreter": (offloading, "Interpreter", 1),
+    "Interpreter": (wrapping, "Interpreter", 1),
     "the preload": (Interpreter, "issue", 1),
     "Hooks": (static, "Hooks", 1),
     "before the hooks": (Hooks, "_before", 4),

@@ -166,11 +166,13 @@ def test_its_options_are_those_of_offload(
         "keep": ["model.layers.1", "*.3"],
         "pin": "1MiB",
         "chunk": "64KiB",
+        "memory": None,
+        "costs": None,
         "device": CPU,
     }
     assert "single_buffer, 1 modules over 1 slots" in capsys.readouterr().out
     assert main(["bench", folder, "--tokens", "1", "--device", "cpu"]) == 0
-    assert given == dict.fromkeys(bench.OPTIONS) | {"slots": 2, "pin": True, "device": CPU}
+    assert given == dict.fromkeys(bench.OPTIONS) | {"pin": True, "device": CPU}
 
 
 def test_tokens_that_differ_are_exit_code_1(
@@ -230,7 +232,7 @@ def test_without_transformers_it_is_said_what_to_install(
     monkeypatch.setattr(demo, "PACKAGE", "no_such_package")
     assert main(["bench", name, "--device", "cpu"]) == 2
     assert capsys.readouterr().err == (
-        "error: demo and bench need transformers: pip install 'ringproof[demo]' -c "
+        "error: demo, bench and profile need transformers: pip install 'ringproof[demo]' -c "
         "constraints/cpu.txt\n"
     )
 

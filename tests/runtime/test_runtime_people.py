@@ -123,7 +123,7 @@ def test_the_text_of_a_report(make: Any) -> None:
 KEYS = (
     "policy modules slots device verified guard bytes_whole bytes_offloaded bytes_slots bytes_rest "
     "bytes_locked bytes_pageable bytes_reserved bytes_free preloaded copies bytes_copied redundant "
-    "runs misses kept largest stay passes copies_a_pass bytes_device bytes_saved"
+    "runs misses kept largest stay plan passes copies_a_pass bytes_device bytes_saved"
 )
 
 

@@ -225,7 +225,7 @@ def test_a_weight_kept_by_the_user_outlives_the_offload() -> None:
 @pytest.mark.usefixtures("way")
 def test_what_fails_half_way_leaves_nothing_locked(sim: SimDevice) -> None:
     before, model = locked(sim), odd(40, 40, 40, 40)
-    for stage in ("runtime.offload.Interpreter", "runtime.static.Hooks"):
+    for stage in ("runtime.offloaded.Interpreter", "runtime.static.Hooks"):
         with patch(stage, side_effect=KeyboardInterrupt), pytest.raises(KeyboardInterrupt):
             runtime.offload(model, slots=2, device=DEVICE)
         assert locked(sim) == before

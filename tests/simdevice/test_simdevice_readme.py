@@ -17,7 +17,13 @@ from tests.simdevice.device import SimDevice
 from tests.simdevice.helpers import DEVICE
 
 README = Path(__file__).parents[2] / "README.md"
-SECTIONS = ("transformers", "diffusers", "a plain nn.Module", "Capture a pass")
+SECTIONS = (
+    "transformers",
+    "diffusers",
+    "a plain nn.Module",
+    "Capture a pass",
+    "Give it gigabytes",
+)
 PLAIN = SECTIONS[2:]
 WITH_OTHERS = SECTIONS[:3]  # something lies beside their layers
 
