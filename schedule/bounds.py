@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from schedule.costs import SECOND, Costs, Link, Workload
+from schedule.room import most_beside
 from schedule.spoken import size as said
 
-COMPUTE, BYTES, WINDOWS = "compute", "bytes", "windows"
+COMPUTE, BYTES, ROOM, WINDOWS = "compute", "bytes", "room", "windows"
 MOST_CUTS = 32
 """Every place where the ring is cut gives a bound; the best of so many is taken."""
 
@@ -44,6 +45,9 @@ def lower_bounds(costs: Costs, workload: Workload, memory: int) -> tuple[Bound, 
         name = costs.modules[cut].name
         text = f"what does not fit beside a module that runs comes after it; counted from {name}"
         found.append(Bound(WINDOWS, time, text))
+        outside = _outside(sizes, memory, link, workload)
+        text = f"of what must move, {said(outside)} have no room beside a module that runs"
+        found.append(Bound(ROOM, _between_runs(outside, link, workload), text))
     return tuple(sorted(found, key=lambda bound: bound.time, reverse=True))
 
 
@@ -64,14 +68,34 @@ def fewest_bytes(sizes: Sequence[int], memory: int) -> Fraction:
     """
     if sum(sizes) <= memory:
         return Fraction(0)
+    free = _free(sizes, memory)
+    return sum((min(Fraction(one), free) for one in sizes), Fraction(0))
+
+
+def _free(sizes: Sequence[int], memory: int) -> Fraction:
+    """d = memory - Y, if as much stays as can."""
+    if sum(sizes) <= memory:
+        return Fraction(memory - sum(sizes))
     # Between two sizes the sum is linear in d.
     for at, size in enumerate(ordered := sorted(sizes)):
         larger = ordered[at:]
         if sum(larger) - len(larger) * size + size <= memory:
             # (sum - n d) + d = memory, over the n modules that are larger than d.
-            d = Fraction(sum(larger) - memory, len(larger) - 1) if len(larger) > 1 else Fraction(0)
-            return sum((min(Fraction(one), d) for one in sizes), Fraction(0))
+            return Fraction(sum(larger) - memory, len(larger) - 1)
     raise AssertionError("the largest module fits")
+
+
+def _outside(sizes: Sequence[int], memory: int, link: Link, workload: Workload) -> Fraction:
+    """Bytes that do not stay in memory, and are not copied while modules run, at least."""
+    rate = Fraction(link.bandwidth * link.streams, SECOND)
+    caps = [run * rate for run in workload.compute]
+    return max(Fraction(0), sum(sizes) - most_beside(sizes, caps, memory, _free(sizes, memory)))
+
+
+def _between_runs(outside: Fraction, link: Link, workload: Workload) -> Fraction:
+    """The runs, and between them so many bytes, or what is computed there."""
+    copied = outside * SECOND / (link.bandwidth * link.streams)
+    return sum(workload.compute) + max(Fraction(sum(workload.between)), copied)
 
 
 def _copied(moved: Fraction, sizes: Sequence[int], link: Link) -> Fraction:

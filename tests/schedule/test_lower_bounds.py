@@ -7,7 +7,7 @@ from fractions import Fraction
 
 import pytest
 
-from schedule.bounds import BYTES, COMPUTE, WINDOWS, fewest_bytes, lower_bound, lower_bounds
+from schedule.bounds import BYTES, COMPUTE, ROOM, WINDOWS, fewest_bytes, lower_bound, lower_bounds
 from schedule.costs import SECOND, Costs, Link, Module, Workload
 
 
@@ -78,8 +78,33 @@ def bounds(costs: Costs, memory: int) -> dict[str, Fraction]:
     ],
 )
 def test_the_bounds_by_hand(costs: Costs, memory: int, expected: dict[str, int]) -> None:
-    assert bounds(costs, memory) == expected
-    assert lower_bound(costs, costs.workloads[0], memory) == max(expected.values())
+    found = bounds(costs, memory)
+    room = found.pop(ROOM, 0)
+    assert found == expected
+    assert lower_bound(costs, costs.workloads[0], memory) == max(room, *expected.values())
+
+
+@pytest.mark.parametrize(
+    ("costs", "memory", "expected"),
+    [
+        # Nothing has room beside a run, and all of both moves.
+        (model((4, 4), (1, 2)), 4, 3 + 8),
+        # Of each a byte stays, and none has room then: 6 move. If none stays, one has room.
+        (model((4, 4), (1, 2)), 5, 3 + 6),
+        (model((4, 4), (1, 2), (1, 6, 2)), 5, 3 + 9),
+        # Nine modules of 2, room for four, a byte of copy a run: 8 y + c <= 6 with c = 1.
+        (model((2,) * 9, (1,) * 9), 8, 9 + (18 - 9 * (Fraction(5, 8) + 1))),
+        # Long runs, with room for a copy beside each: all is hidden.
+        (model((2,) * 9, (3,) * 9), 8, 27),
+        # Two streams bring two bytes a run, all that must move.
+        (model((2,) * 9, (1,) * 9, link=Link(SECOND, 0, 2)), 8, 9),
+        (model((5, 3), (9, 9)), 8, 18),
+        # Beside 1 three bytes of 0 can stay, and one be copied: 6 - 4 are left.
+        (model((5, 1), (1, 1)), 5, 2 + 2),
+    ],
+)
+def test_what_has_no_room_beside_a_run(costs: Costs, memory: int, expected: Fraction) -> None:
+    assert bounds(costs, memory)[ROOM] == expected
 
 
 def test_the_largest_comes_first_and_each_has_its_argument() -> None:
@@ -90,6 +115,7 @@ def test_the_largest_comes_first_and_each_has_its_argument() -> None:
             WINDOWS,
             "what does not fit beside a module that runs comes after it; counted from m0",
         ),
+        (ROOM, "of what must move, 8 bytes have no room beside a module that runs"),
         (BYTES, "8 bytes must move a pass, whatever is replaced by what"),
         (COMPUTE, "all that is computed, one after the other"),
     ]

@@ -98,8 +98,9 @@ def test_parts_are_kept_where_copies_take_longest() -> None:
     assert (cut.time, uncut.time) == (500, 6 * 80 + 6 * 10)
     assert cut.moved == (50,) * 10
     assert cut.schedule.ring.slots == 2
-    assert cut.bound == Fraction(4000, 9)
-    assert cut.gap == pytest.approx(0.125)
+    # Of 80 bytes c = 10 are copied beside a run, and y stay: 9 y + c = 400 - 80.
+    assert cut.bound == 10 * 10 + 10 * (80 - 10 - Fraction(310, 9))
+    assert cut.gap == pytest.approx(500 * 9 / 4100 - 1)
     assert [len(kept) for kept in cut.kept] == [3] * 10
 
 

@@ -215,12 +215,12 @@ def test_all_that_is_drawn_is_in_its_panel(model: Costs, budget: int | None) -> 
 
 
 def test_it_stands_alone_and_is_ascii() -> None:
-    model = replace(costs(), model='<b> & "c" \u00e4', device="x\x00")
+    model = replace(costs(), model='<b> & "c" \u00e4', device="x\u00df")
     planner = Planner(model)
     text = picture(front(planner, 3), None)
     assert text.isascii()
     root = ElementTree.fromstring(text)
-    assert words(root)[0] == '<b> & "c" \u00e4 on x?'
+    assert words(root)[0] == '<b> & "c" \u00e4 on x\u00df'
     assert not list(root.iter(f"{SVG}image")) + list(root.iter(f"{SVG}script"))
     assert re.findall(r"https?://[^\"]*", text) == ["http://www.w3.org/2000/svg"]
     used = set(re.findall(r"url\(([^)]*)\)", text))
