@@ -98,8 +98,8 @@ def offload(
 
     For inference: an output that requires grad is an error. Raises ScheduleViolation for a
     schedule that is not safe, CostsError for a budget that is too small, or for costs of another
-    model, OffloadError and other ValueErrors for what can't be offloaded;
-    nothing is changed then. Use the result as a context manager, or call ``close()``.
+    model, OffloadError and other ValueErrors for what can't be offloaded; nothing is changed then.
+    Use the result as a context manager, or call ``close()``.
     """
     if on_miss not in (RELOAD, RAISE):
         raise OffloadError(f"on_miss must be 'reload' or 'raise', got {on_miss!r}")
