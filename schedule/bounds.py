@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from schedule.costs import SECOND, Costs, Link, Workload
+from schedule.errors import CostsError
 from schedule.room import most_beside
 from schedule.spoken import size as said
 
@@ -29,8 +30,11 @@ class Bound:
 
 
 def lower_bounds(costs: Costs, workload: Workload, memory: int) -> tuple[Bound, ...]:
-    """The bounds for so many bytes of the modules on the device, the largest first."""
+    """The bounds for so many bytes of the modules on the device, the largest first. CostsError if
+    they are too few for one of the modules."""
     sizes, link = costs.sizes, costs.link
+    if memory < max(sizes):
+        raise CostsError(f"memory: {memory} bytes, but a module has {max(sizes)}")
     moved = fewest_bytes(sizes, memory)
     found = [
         Bound(COMPUTE, Fraction(workload.total), "all that is computed, one after the other"),

@@ -54,5 +54,8 @@ def within(name: str, value: Any, size: int, least: int = 0) -> int:
 
 def kind_of(value: Any) -> str:
     """A JSON value, short."""
-    text = json.dumps(value)
+    try:
+        text = json.dumps(value)
+    except RecursionError:  # it could be read just so
+        return "what is nested too deeply"
     return text if len(text) <= 40 else f"{text[:37]}..."

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -39,10 +40,15 @@ def require_different(places: Mapping[str, str | None]) -> None:
     """ValueError for two documents at one place. places: by option, where it goes, if anywhere."""
     given = [(f"--{name}", place) for name, place in places.items() if place is not None]
     for _, place in given:
-        names = [name for name, other in given if other == place]
+        names = [name for name, other in given if _real(other) == _real(place)]
         if len(names) > 1:
             where = "standard output" if place == STANDARD_OUTPUT else repr(place)
             raise ValueError(f"{' and '.join(names)} both go to {where}; name different files")
+
+
+def _real(place: str) -> str:
+    """A place under the one name that it has by any path."""
+    return place if place == STANDARD_OUTPUT else os.path.abspath(place)
 
 
 def write_text(place: str, text: str) -> None:

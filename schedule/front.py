@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
 from typing import TypeVar
 
 from schedule.bounds import lower_bound
@@ -77,9 +78,9 @@ def _slot_local(planner: Planner) -> Iterator[Setting]:
     """With every number of slots."""
     modules, sizes = len(planner.costs.modules), planner.costs.sizes
     for slots in range(1, modules + 1):
-        schedule = slot_local(Ring(modules, slots))
+        make = partial(slot_local, Ring(modules, slots))
         name = f"{slot_local.name}, {slots} slots"
-        yield Setting(name, slot_local.name, sum(schedule.slot_sizes(sizes)), schedule)
+        yield Setting(name, slot_local.name, sum(make().slot_sizes(sizes)), make)
 
 
 def _edge(planner: Planner, budget: int) -> Edge:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from schedule.costs import Costs
-from schedule.errors import CostsError, PolicyError
+from schedule.errors import CostsError
 from schedule.policy import NAMED, modular, slot_local
 from schedule.ring import Ring
 from schedule.table import TABLES, Refill, Refills, Schedule
@@ -14,36 +15,43 @@ from schedule.table import TABLES, Refill, Refills, Schedule
 MOST_GROUP = 16
 """Groups of more layers are not looked at."""
 FEW_SLOTS = 4
-"""Of more slots only the most that fit are looked at."""
+"""Of more slots only as many as there are layers are looked at."""
+MOST_SLOTS = 128
+"""Of more numbers of slots so many are looked at, evenly spread."""
+MOST_STEPS = 20_000
+"""A policy with a longer period is not looked at."""
 
 
 @dataclass(frozen=True, slots=True)
 class Setting:
     """name: of a policy with its slots, or of another engine's knobs.   family: what all of a kind
-    have in common.    size: bytes on the device for the modules.    schedule: over all modules."""
+    have in common.    size: bytes on the device for the modules.    make: its schedule."""
 
     name: str
     family: str
     size: int
-    schedule: Schedule
+    make: Callable[[], Schedule]
+
+    @property
+    def schedule(self) -> Schedule:
+        """Over all modules; made anew, since there are thousands of settings."""
+        return self.make()
 
 
 def named_settings(costs: Costs, captured: bool) -> Iterator[Setting]:
     """Every named policy with every number of slots, but ``modular``: where it is safe it does what
     ``slot_local`` does."""
     modules, sizes = len(costs.modules), costs.sizes
-    for slots in range(1, modules + 1):
+    for slots in range(1, modules + 1, -(-modules // MOST_SLOTS)):
+        ring = Ring(modules, slots)
         for policy in NAMED.values():
-            if policy is modular or policy.least_slots > slots:
+            passes = policy.passes(ring)
+            if policy is modular or policy.least_slots > slots or (captured and passes > 1):
                 continue
-            try:
-                schedule = policy(Ring(modules, slots))
-            except PolicyError:
-                continue  # too long a period
-            if captured and schedule.period > 1:
-                continue
-            name = f"{policy.name}, {slots} slots"
-            yield Setting(name, policy.name, sum(schedule.slot_sizes(sizes)), schedule)
+            if passes * modules <= MOST_STEPS:
+                size = sum(policy(ring).slot_sizes(sizes))
+                name = f"{policy.name}, {slots} slots"
+                yield Setting(name, policy.name, size, partial(policy, ring))
 
 
 def vllm_settings(costs: Costs) -> Iterator[Setting]:
@@ -74,9 +82,12 @@ def vllm_setting(costs: Costs, group_size: int, num_in_group: int, prefetch_step
     places = grouped(modules, group_size, num_in_group)
     if not places:
         raise CostsError(f"group size: {group_size}, of {modules} layers none would be offloaded")
-    schedule = among(slot_local(Ring(len(places), prefetch_step)), places, modules)
+
+    def make() -> Schedule:
+        return among(slot_local(Ring(len(places), prefetch_step)), places, modules)
+
     name = f"vLLM, group size {group_size}, {num_in_group} in group, prefetch step {prefetch_step}"
-    return Setting(name, "vLLM", sum(schedule.slot_sizes(costs.sizes)), schedule)
+    return Setting(name, "vLLM", sum(make().slot_sizes(costs.sizes)), make)
 
 
 def grouped(modules: int, group_size: int, num_in_group: int) -> list[int]:

@@ -50,9 +50,21 @@ def actions_of(schedule: Schedule, times: Times) -> list[Action]:
 def pace(actions: Sequence[Action], slots: int, streams: int) -> Fraction | None:
     """The time of a period in the steady state, with so many copy streams, 0 for the compute
     stream's own; None if it takes more than MOST_PERIODS to get there."""
+    all_of_it = sum(time for _, time, _, _ in actions)
     if streams == 0:
-        return Fraction(sum(time for _, time, _, _ in actions))
-    clock, landed, free = 0, [0] * slots, [0] * streams
+        return Fraction(all_of_it)
+    # However much is under way at first, a period takes as long in the end. Where copies take
+    # a little longer than what hides them, it is there soon if they are behind already.
+    for behind in (0, all_of_it):
+        time = _followed(actions, [0] * slots, [behind] * streams)
+        if time is not None:
+            return time
+    return None
+
+
+def _followed(actions: Sequence[Action], landed: list[int], free: list[int]) -> Fraction | None:
+    """The time of a period from here on, once all repeats; None if that is after too many."""
+    clock = 0
     seen: dict[tuple[int, ...], tuple[int, int]] = {}
     for number in range(MOST_PERIODS):
         key = tuple(time - clock if time > clock else 0 for time in (*landed, *free))

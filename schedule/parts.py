@@ -5,7 +5,8 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import lru_cache
+from typing import TypeAlias
 
 from schedule.costs import Module
 
@@ -13,13 +14,18 @@ MOST = 256
 """Of a module with many parts so many choices are looked at, evenly spread."""
 
 
+Kept: TypeAlias = "tuple[int, Kept] | None"
+"""The last of the parts that stay, and those before it: sums share what they have in common."""
+
+
 @dataclass(frozen=True, slots=True)
 class Choices:
     """What can move of a module, ascending; the last is all of it. kept: for each, the numbers of
-    the parts that then stay."""
+    the parts that then stay. complete: whether these are all that there are."""
 
     moved: tuple[int, ...]
     kept: tuple[frozenset[int], ...]
+    complete: bool = True
 
     def at_most(self, size: int) -> int | None:
         """The most that can move without being more than this; None if even the least is."""
@@ -38,21 +44,32 @@ def choices(module: Module, parts: bool) -> Choices:
     return _choices(module.fixed, tuple(part.size for part in module.parts))
 
 
-@cache
+@lru_cache(maxsize=1024)
 def _choices(fixed: int, sizes: tuple[int, ...]) -> Choices:
     """By bytes that move, the parts that stay: of those of one sum, the first found."""
-    found: dict[int, frozenset[int]] = {fixed + sum(sizes): frozenset()}
+    found: dict[int, Kept] = {fixed + sum(sizes): None}
+    complete = True
     for part in sorted(range(len(sizes)), key=lambda one: -sizes[one]):
         if sizes[part] == 0:
             continue
         for moved, kept in list(found.items()):
-            found.setdefault(moved - sizes[part], kept | {part})
+            found.setdefault(moved - sizes[part], (part, kept))
         if len(found) > 2 * MOST:
+            complete = False
             found = {moved: found[moved] for moved in _spread(sorted(found))}
     # All of it kept is the module kept, which needs no copy at all.
-    whole = [moved for moved in sorted(found) if moved]
-    all_moved = tuple(_spread(whole))
-    return Choices(all_moved, tuple(found[one] for one in all_moved))
+    some = [moved for moved in sorted(found) if moved]
+    all_moved = tuple(_spread(some))
+    complete = complete and len(all_moved) == len(some)
+    return Choices(all_moved, tuple(_numbers(found[one]) for one in all_moved), complete)
+
+
+def _numbers(kept: Kept) -> frozenset[int]:
+    found = []
+    while kept is not None:
+        part, kept = kept
+        found.append(part)
+    return frozenset(found)
 
 
 def _spread(values: Sequence[int]) -> list[int]:

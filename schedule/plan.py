@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from schedule.bounds import lower_bound
-from schedule.costs import Costs
+from schedule.costs import MOST, Costs
 from schedule.errors import CostsError
 from schedule.knobs import Setting, named_settings, vllm_settings
 from schedule.search import search
@@ -155,7 +155,8 @@ class Planner:
             rank = self._timed[setting.name], setting.size
             if setting.family not in best or rank < best[setting.family][:2]:
                 best[setting.family] = *rank, setting
-        found = [(self.option(setting), setting.schedule) for _, _, setting in best.values()]
+        settings = [setting for _, _, setting in best.values()]
+        found = [(self.option(setting), setting.schedule) for setting in settings]
         return sorted(found, key=lambda one: (one[0].time, one[0].memory))
 
     def _times(self, schedule: Schedule, moved: Sequence[int]) -> Mapping[str, Fraction]:
@@ -165,8 +166,8 @@ class Planner:
         }
 
     def _require(self, budget: int) -> None:
-        if type(budget) is not int or budget < 0:
-            raise CostsError(f"memory: {budget!r} is no whole number of bytes")
+        if type(budget) is not int or not 0 <= budget <= MOST:
+            raise CostsError(f"memory: {budget!r} is no whole number of bytes from 0 to 10**18")
         if budget < self.least:
             largest = max(self.costs.modules, key=lambda module: module.size)
             raise CostsError(

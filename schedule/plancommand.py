@@ -50,6 +50,8 @@ def run_plan(chosen: argparse.Namespace) -> int:
     json_at = STANDARD_OUTPUT if chosen.json else None
     places = {"plot": chosen.plot, "certificate": chosen.certificate, "json": json_at}
     require_different(places)
+    for option in "plot", "certificate":
+        require_different({"costs": chosen.costs, option: places[option]})
     if chosen.memory is None and (chosen.certificate or chosen.knobs):
         raise ValueError("--certificate and --knobs are for one plan; give --memory too")
     if chosen.points is not None and not 2 <= chosen.points <= MOST:

@@ -61,6 +61,15 @@ class Recurrence:
         """All is preloaded, and nothing under way."""
         return [0] * self.variables
 
+    @property
+    def behind(self) -> State:
+        """All is preloaded, and the copy streams are behind by all that a period does."""
+        state, late = self.start, sum(one.cost for one in self.assignments)
+        for one in self.assignments:
+            if one.target != CLOCK and one.issued and isinstance(one.issued.operation, Copy):
+                state[one.target] = late
+        return state
+
     def advance(self, state: State) -> State:
         """One period later."""
         state = state.copy()

@@ -43,8 +43,9 @@ def search(space: Space, known: Iterable[Candidate] = ()) -> Found:
     found = dict.fromkeys([*known, *seeds(space), *(seeds(uncut) if uncut != space else ())])
     ranked = sorted(found, key=partial(_rank, space))
     assert ranked, "one slot for all fits"
-    best, bound, exact = ranked[0], space.bound, ways(space) <= EXACT
-    if exact and space.time(best) > bound:
+    best, bound, few = ranked[0], space.bound, ways(space) <= EXACT
+    exact = few and all(one.complete for one in space.choices)
+    if few and space.time(best) > bound:
         best = _Exact(space, best).best
     elif space.time(best) > bound:
         starts = _different(ranked)

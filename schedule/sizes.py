@@ -17,7 +17,7 @@ UNITS = {"B": 1} | {
 """Bytes by unit: GB is 10**9, GiB is 2**30. Read in any case, since "gib" can mean nothing else."""
 
 _BY_LOWER = {unit.lower(): size for unit, size in UNITS.items()}
-_TEXT = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*", re.ASCII)
+_TEXT = re.compile(r"\s*(\d{1,400}(?:\.\d{1,400})?)\s*([A-Za-z]*)\s*", re.ASCII)
 
 
 def bytes_of(value: SupportsIndex | str, name: str, error: type[ValueError] = CostsError) -> int:

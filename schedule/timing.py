@@ -54,18 +54,29 @@ def steady(schedule: Schedule, times: Times, captured: bool = False) -> Steady:
     a schedule that is not where it began after one pass."""
     require_times(times, schedule.ring.modules)
     recurrence = recurrence_of(schedule, times, captured)
-    state, seen = recurrence.start, dict[tuple[int, ...], tuple[int, int]]()
+    # However much is under way at first, a period takes as long in the end. Where copies take
+    # a little longer than what hides them, it is there soon if they are behind already.
+    for start in recurrence.start, recurrence.behind:
+        state, periods, took = _followed(recurrence, start)
+        if periods:
+            time = Fraction(took, periods * schedule.period)
+            return _steady(recurrence, state, time, periods, schedule.period, exact=True)
+    time = cycle_mean(recurrence) / schedule.period
+    return _steady(recurrence, state, time, 1, schedule.period, exact=False)
+
+
+def _followed(recurrence: Recurrence, state: State) -> tuple[State, int, int]:
+    """From this state on: one that was there before, but for the time, how many periods before, and
+    how long these took; 0 and 0 if there is none within MOST_PERIODS."""
+    seen = dict[tuple[int, ...], tuple[int, int]]()
     for number in range(MOST_PERIODS):
         key, now = recurrence.relative(state), state[CLOCK]
         if key in seen:
             first, then = seen[key]
-            periods = number - first
-            time = Fraction(now - then, periods * schedule.period)
-            return _steady(recurrence, state, time, periods, schedule.period, exact=True)
+            return state, number - first, now - then
         seen[key] = number, now
         state = recurrence.advance(state)
-    time = cycle_mean(recurrence) / schedule.period
-    return _steady(recurrence, state, time, 1, schedule.period, exact=False)
+    return state, 0, 0
 
 
 def pass_time(schedule: Schedule, times: Times, captured: bool = False) -> Fraction:

@@ -310,4 +310,5 @@ def test_nested_as_deep_as_can_be(tmp_path: Path, name: str) -> None:
         content = text(COSTS).replace(f'\n "{name}":', f'\n "{name}": {deep}, "another":', 1)
         messages.add(reading(path, content.encode()).partition(" [[")[0])
     assert " is nested too deeply: these are no costs" in messages
-    assert len(messages) == 2, messages
+    usual = {f": {name}:", ": another: unknown field"}
+    assert all("nested too deeply" in one or one in usual for one in messages), messages

@@ -13,6 +13,7 @@ from schedule.costs import Costs, Link, Module, Part, Workload, equal_times
 from schedule.faults import groups
 from schedule.plan import Plan, Planner, plan
 from schedule.recheck import recheck
+from schedule.space import Candidate, planned
 from schedule.timing import pass_time
 from tests.schedule.models import drawn, equal
 
@@ -104,6 +105,30 @@ def test_parts_are_kept_where_copies_take_longest() -> None:
     assert [len(kept) for kept in cut.kept] == [3] * 10
 
 
+def test_what_was_not_all_looked_at_is_not_exact() -> None:
+    """Of 1023 sums of parts 256 are looked at; the best one keeps 377 bytes: 323 + 300 move."""
+    parts = tuple(Part(f"p{bit}", 1 << bit) for bit in range(10))
+    modules = (Module("a", parts), Module("b", (Part("w", 700),)))
+    costs = Costs(modules, (Workload("decode", (0, 0), (0, 0, 0)),), Link(10**9))
+    found = plan(costs, 1100)
+    assert found.time > 700 + 1023 + 700 - 1100
+    assert not found.exact
+    assert plan(costs, 1100, parts=False).exact
+
+
+def test_a_copy_stream_that_falls_behind_slowly_is_not_taken_for_fast() -> None:
+    """Each pass copies a thousandth more than it computes: it takes many passes to wait."""
+    million = 10**6
+    run = (900_000, 1_098_000, *[999_000] * 4)
+    modules = tuple(Module(f"m{at}", (Part("w", million),)) for at in range(6))
+    costs = Costs(modules, (Workload("decode", run, (0,) * 7),), Link(10**9))
+    found = plan(costs, 3 * million, parts=False)
+    by_hand = Candidate((million,) * 6, (0, 1, 0, 2, 0, 2), by_use=True)
+    times = costs.times(costs.workloads[0], by_hand.moved)
+    assert found.exact
+    assert found.time <= pass_time(planned(by_hand, 6), times) == 5_997_000
+
+
 def test_on_a_cpu_the_fewest_bytes_count() -> None:
     found = plan(equal(10, run=1, size=90, parts=9, streams=0), 500)
     # One slot of 50, and 40 of each are kept, is 450; another 50 are left for five more parts.
@@ -153,7 +178,7 @@ def test_a_budget_that_is_too_small() -> None:
     assert plan(costs, 175).memory == 175
 
 
-@pytest.mark.parametrize("budget", [-1, True, 1.5, "6GiB", None])
+@pytest.mark.parametrize("budget", [-1, True, 1.5, "6GiB", None, 10**18 + 1, 10**400])
 def test_a_budget_that_is_none(budget: object) -> None:
     with pytest.raises(CostsError, match=r"^memory: .* is no whole number of bytes"):
         plan(equal(3), budget)  # type: ignore[arg-type]

@@ -17,6 +17,7 @@ from schedule import costsfile
 from schedule.__main__ import main
 from schedule.bounds import lower_bounds
 from schedule.costs import Costs, Link
+from schedule.errors import CostsError
 from schedule.explain import copies, explained, moved
 from schedule.plan import Planner
 from schedule.plancommand import mixed_as
@@ -274,6 +275,7 @@ def test_standard_output_gets_the_picture_alone(call: Call) -> None:
     ("arguments", "said"),
     [
         (["--plot", "a", "--certificate", "a"], "--plot and --certificate both go to 'a'"),
+        (["--plot", "./a", "--certificate", "a"], "--plot and --certificate both go to './a'"),
         (["--plot", "-", "--json"], "--plot and --json both go to standard output"),
         (["--certificate", "-", "--json"], "--certificate and --json both go to standard output"),
         (["--plot", "."], "can't write '.': Is a directory"),
@@ -319,6 +321,8 @@ def test_what_is_of_one_plan_needs_a_budget(call: Call) -> None:
         ),
         ("0", "the smallest that works is 450000000"),
         ("much", "memory='much' is no size"),
+        ("9" * 400, "is no whole number of bytes from 0 to 10**18"),
+        ("9" * 5000, "is no size"),
         ("6 gigs", "memory='6 gigs' has the unknown unit 'gigs'"),
         ("-6GiB", "memory='-6GiB' is no size"),
         ("nan", "memory='nan' is no size"),
@@ -371,6 +375,15 @@ def test_costs_that_make_no_sense(call: Call, path: str, value: Any, said: str) 
     assert (code, out) == (2, "")
     assert err.startswith("error: bad.json: ")
     assert said in err
+
+
+def test_what_is_nested_deeply_is_refused(tmp_path: Path) -> None:
+    """At some depth it can be read, but not be written again."""
+    path = tmp_path / "deep.json"
+    for depth in range(500, 1100):
+        path.write_text(f'{{"costs": {"[" * depth}{"]" * depth}}}', encoding="ascii")
+        with pytest.raises(CostsError):
+            costsfile.read(path)
 
 
 @pytest.mark.parametrize(

@@ -85,10 +85,22 @@ def test_of_every_policy_on_every_kind_of_streams(
 
 
 def test_a_transient_that_is_not_followed_to_its_end_is_near() -> None:
-    """Two copy streams whose cycles take nearly the same time."""
-    schedule = policies.chain(Ring(2, 1))
-    times = Times((1, 10**6), (0, 0, 0), (10**6 + 1, 2), STREAMS[2])
+    """Two copy streams that take as long as the runs, but for a unit that one of them is late."""
+    most = 10**6
+    copy = (2 * most, 2 * most + 1, *(2 * most,) * 6)
+    schedule, times = policies.chain(Ring(8, 4)), Times((most,) * 8, (0,) * 9, copy, STREAMS[2])
+    assert not steady(schedule, times).exact
     adds_up(schedule, times, False)
+
+
+def test_copies_that_fall_behind_slowly_are_stalls() -> None:
+    """By hand: each of 128 copies takes 1 longer than what hides it, but first there is slack."""
+    million = 10**6
+    times = Times((million,) * 128, (0,) * 129, (million + 1,) * 128)
+    found = steady(policies.slot_local(Ring(128, 40)), times)
+    assert found.exact
+    assert found.time == 128 * (million + 1)
+    adds_up(policies.slot_local(Ring(128, 40)), times, False)
 
 
 # ---- windows

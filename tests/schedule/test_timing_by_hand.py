@@ -292,16 +292,29 @@ def test_a_transient_that_ends_in_time_is_followed() -> None:
     assert reckon(schedule, times, most // 2).time(1) == 6 * most  # it is there, and as long
 
 
-def test_of_a_transient_that_does_not_the_cycle_mean_is_said() -> None:
+def test_copies_that_fall_behind_slowly_are_followed_from_where_they_are_behind() -> None:
     schedule, times = close(10**6)
     found = steady(schedule, times)
-    assert (found.exact, found.time, found.passes) == (False, 6 * 10**6 + 1, 1)
-    assert pace(actions_of(schedule, times), 3, 1) is None
-    # In 700 passes one sees the runs' own time alone, and it is not that which counts in the end.
+    assert (found.exact, found.time, found.passes) == (True, 6 * 10**6 + 1, 1)
+    assert pace(actions_of(schedule, times), 3, 1) == 6 * 10**6 + 1
+    # In 700 passes from the preload one sees the runs' own time alone.
     assert reckon(schedule, times, 700).time(1) == 6 * 10**6
-    assert found.start == len(found.spans) // 2 == 12
+
+
+def test_of_a_transient_that_is_too_long_the_cycle_mean_is_said() -> None:
+    """Two copy streams that take as long as the runs, one of them a unit more: from the preload it
+    falls behind slowly, and where both are behind the other one is waited for first."""
+    most = 10**6
+    copy = (2 * most, 2 * most + 1, *(2 * most,) * 6)
+    times = Times((most,) * 8, (0,) * 9, copy, Streams(("one", "other")))
+    schedule = policies.chain(Ring(8, 4))
+    found = steady(schedule, times)
+    assert (found.exact, found.time, found.passes) == (False, 8 * most + 1, 1)
+    assert pace(actions_of(schedule, times), 4, 2) is None
+    assert reckon(schedule, times, 700).time(1) == 8 * most
+    assert found.start == len(found.spans) // 2 == 16
     start, end = found.spans[found.start].ready, found.spans[-1].issued
-    assert (end.boundary, found.spans[-2].end - start) == (Boundary(AFTER, 5), 6 * 10**6)
+    assert (end.boundary, found.spans[-2].end - start) == (Boundary(AFTER, 7), 8 * most)
 
 
 def test_a_graph_has_no_transient() -> None:
