@@ -53,3 +53,12 @@ def test_all_settings_are_safe_and_have_the_memory_that_they_say() -> None:
 def test_all_modules_in_place_are_the_schedule_itself() -> None:
     schedule = policies.restart(Ring(5, 2))
     assert among(schedule, range(5), 5) == schedule
+
+
+def test_of_very_many_rings_some_are_looked_at_and_no_very_long_periods() -> None:
+    found = list(named_settings(equal(300, size=3), captured=False))
+    slots = sorted({int(one.name.split()[-2]) for one in found})
+    assert slots == [*range(1, 301, 3)]
+    rotating = [one for one in found if one.family == "rotating"]
+    assert max(one.schedule.period for one in rotating) <= 20_000 // 300
+    assert {one.family for one in found} == {*policies.NAMED} - {"modular"}

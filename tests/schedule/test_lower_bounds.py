@@ -7,6 +7,7 @@ from fractions import Fraction
 
 import pytest
 
+from schedule import CostsError
 from schedule.bounds import BYTES, COMPUTE, ROOM, WINDOWS, fewest_bytes, lower_bound, lower_bounds
 from schedule.costs import SECOND, Costs, Link, Module, Workload
 
@@ -132,3 +133,10 @@ def test_more_of_anything_is_no_larger_a_bound() -> None:
             assert lower_bound(other, workload, memory) <= times[-1]
     assert times == sorted(times, reverse=True)
     assert times[-1] == workload.total == 11 < times[0]
+
+
+def test_memory_for_less_than_one_module_is_none() -> None:
+    costs = model((4, 6), (1, 2))
+    with pytest.raises(CostsError, match="^memory: 5 bytes, but a module has 6"):
+        lower_bounds(costs, costs.workloads[0], 5)
+    assert lower_bound(costs, costs.workloads[0], 6) > 0
