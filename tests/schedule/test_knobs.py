@@ -56,9 +56,9 @@ def test_all_modules_in_place_are_the_schedule_itself() -> None:
 
 
 def test_of_very_many_rings_some_are_looked_at_and_no_very_long_periods() -> None:
-    found = list(named_settings(equal(300, size=3), captured=False))
+    found = list(named_settings(equal(150, size=3), captured=False))
     slots = sorted({int(one.name.split()[-2]) for one in found})
-    assert slots == [*range(1, 301, 3)]
+    assert slots == [*range(1, 151, 2)]
     rotating = [one for one in found if one.family == "rotating"]
-    assert max(one.schedule.period for one in rotating) <= 20_000 // 300
+    assert max(one.schedule.period for one in rotating) <= 20_000 // 150
     assert {one.family for one in found} == {*policies.NAMED} - {"modular"}

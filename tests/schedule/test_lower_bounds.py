@@ -137,6 +137,6 @@ def test_more_of_anything_is_no_larger_a_bound() -> None:
 
 def test_memory_for_less_than_one_module_is_none() -> None:
     costs = model((4, 6), (1, 2))
-    with pytest.raises(CostsError, match="^memory: 5 bytes, but a module has 6"):
+    with pytest.raises(CostsError, match=r"^memory: 5 bytes, but a module has 6"):
         lower_bounds(costs, costs.workloads[0], 5)
     assert lower_bound(costs, costs.workloads[0], 6) > 0
