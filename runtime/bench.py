@@ -22,7 +22,7 @@ from runtime.host import chunk_of, limit_of
 from runtime.offload import offload
 from runtime.planning import costs_of, fitted, require_alone
 from runtime.report import Report
-from runtime.sizes import megabytes
+from runtime.sizes import counted, megabytes
 from schedule.loading import load
 from schedule.ring import Ring
 
@@ -85,8 +85,9 @@ class Bench:
         new = len(self.offloaded.tokens)
         lines = [
             f"{self.name} on {report.device}: {self.prompt} tokens of prompt, {new} new ones",
-            f"{report.policy}, {report.modules} modules over {report.slots} slots; "
-            f"copies and bytes are a pass",
+            f"{report.policy}, {counted(report.modules, 'module')} over "
+            f"{counted(report.slots, 'slot')}; copies and bytes are a pass",
+            *([report.plan] if report.plan else []),
             f"{'':<10}{'prefill':>12}{'decode':>12}{'on the device':>16}"
             f"{'copies':>9}{'bytes':>13}{'misses':>8}",
         ]

@@ -105,7 +105,9 @@ class Lane:
 def lane_to(device: torch.device) -> Iterator[Lane]:
     """A lane to the device, which is given up at the end."""
     schedule = policies.default(1)(Ring(1, 1))
-    placement = placed(select([Bytes(LARGEST)]), schedule, device)
+    with torch.inference_mode(False):
+        model = Bytes(LARGEST)
+    placement = placed(select([model]), schedule, device)
     try:
         with torch.inference_mode(False), torch.no_grad():
             placement.fill()

@@ -13,6 +13,8 @@ from typing import Any, NamedTuple
 
 from runtime.device import Mark, nanoseconds
 from runtime.offloaded import Offloaded
+from runtime.sizes import counted
+from schedule.errors import OffloadError
 from schedule.operations import COMPUTE
 
 Load = Callable[[int], Mark]
@@ -45,7 +47,8 @@ class Meter:
 
     def __init__(self, offloaded: Offloaded, load: Load | None) -> None:
         self._streams, self._load = offloaded.streams, load
-        self._modules = offloaded.selection.modules
+        self._root, self._modules = offloaded.selection.root, offloaded.selection.modules
+        self._calls = 0
         self._runs: list[Span] = []
         self._between: list[Span] = []
         self._begin = self._mark()
@@ -59,6 +62,8 @@ class Meter:
         """With its hooks: the first of all before a module, and the last; and after it likewise."""
         handles: list[Any] = []
         try:
+            if self._root is not None:
+                handles.append(self._root.register_forward_pre_hook(self._call))
             for index, module in enumerate(self._modules):
                 before = module.register_forward_pre_hook
                 handles.append(before(partial(self._arrive, index), prepend=True))
@@ -71,8 +76,9 @@ class Meter:
             for handle in handles:
                 handle.remove()
 
-    def measure(self, run: Callable[[], object]) -> Timed:
-        """One pass."""
+    def measure(self, run: Callable[[], object], name: str) -> Timed:
+        """One pass of this workload. OffloadError if it runs no module, or is several."""
+        self._calls = 0
         self._runs.clear()
         self._between.clear()
         self._streams.synchronize()
@@ -81,11 +87,24 @@ class Meter:
         self._between.append(Span(len(self._modules), self._begin, self._mark()))
         self._streams.synchronize()
         number = len(self._modules)
+        if not self._runs:
+            raise OffloadError(
+                f"inputs[{name!r}] runs none of the {counted(number, 'module')}; give what runs "
+                f"the model"
+            )
+        if self._calls > 1:
+            raise OffloadError(
+                f"inputs[{name!r}] calls the model {self._calls} times; give a function that does "
+                f"it once: a workload is one pass"
+            )
         return Timed(
             _sums(self._runs, number),
             _sums(self._between, number + 1),
             tuple(all(s.covered for s in self._runs if s.at == i) for i in range(number)),
         )
+
+    def _call(self, *_: Any) -> None:
+        self._calls += 1
 
     def _arrive(self, index: int, *_: Any) -> None:
         self._between.append(Span(index, self._begin, self._mark()))

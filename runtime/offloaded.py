@@ -21,6 +21,7 @@ from runtime.outliving import check_outliving, who_keeps
 from runtime.placement import Placement
 from runtime.report import Report, closing, report_of
 from runtime.select import Selection
+from runtime.sizes import megabytes
 from schedule.errors import OffloadError
 from schedule.graphs import require_closed
 from schedule.plan import Plan
@@ -113,6 +114,16 @@ class Offloaded:
                 self._renew(changed)
             if module is None:
                 self.placement.move_the_rest()
+        self._warn_of_growth()
+
+    def _warn_of_growth(self) -> None:
+        plan = self.plan
+        if plan is not None and (there := self.report().bytes_device) > plan.budget:
+            log.warning(
+                "%s are on the device now, more than the %s that were given: the model was "
+                "changed; close() and offload it again",
+                *(megabytes(there), megabytes(plan.budget)),
+            )
 
     def _renew(self, changed: list[int]) -> None:
         assert self._around is not None, "a wrapped model has hooks"
@@ -185,6 +196,11 @@ class Offloaded:
         runs; ScheduleError for a schedule that is not where it began after one pass."""
         if self._closed:
             raise OffloadError("this offload is closed; capture while it is open")
+        if self.plan is not None and self.schedule.period > 1:
+            raise OffloadError(
+                f"the plan for this memory repeats after {self.schedule.period} passes, so no "
+                f"graph of one pass can be replayed; with static=True a plan for graphs is made"
+            )
         require_closed(self.schedule)
         captured = capture(self, function, self._names)
         self._graphs.add(captured)

@@ -10,7 +10,7 @@ from itertools import zip_longest
 
 import torch
 
-from runtime.layout import ALIGNMENT, Item, Layout
+from runtime.layout import ALIGNMENT, Item, Layout, size_of
 from runtime.log import log
 from runtime.report import tensors_beside
 from runtime.select import Selection
@@ -35,11 +35,12 @@ def _module(layout: Layout) -> Module:
 
 
 def _can_be_kept(item: Item, layout: Layout) -> bool:
-    """Not what is made of other tensors, or has some beside it; and not the last one, where the
-    block's last number lies in what its alignment leaves: without it that number might need bytes
-    of its own. So a refill is shorter by all of a part's size, whatever else is kept."""
+    """Not what is made of other tensors, or has some beside it; not what has gaps between its
+    elements, which no device keeps; and not the last one, where the block's last number lies in
+    what its alignment leaves: without it that number might need bytes of its own. So a refill is
+    shorter by all of a part's size, whatever else is kept."""
     last = item is layout.items[-1] and layout.end % ALIGNMENT > 0
-    return not (item.composed or last)
+    return not (item.composed or last or item.regions[0].size > size_of(item.tensor))
 
 
 def _size(item: Item) -> int:

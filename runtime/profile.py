@@ -20,7 +20,7 @@ from runtime.parts import device_name, modules_of, name_of, resident
 from runtime.placement import laid_out, placed
 from runtime.select import Layers, Selection, device_of, require_values, select
 from schedule import policies
-from schedule.costs import SECOND, Costs, Link, Workload
+from schedule.costs import SECOND, Costs, Link, Module, Workload
 from schedule.errors import OffloadError
 from schedule.program import lower
 from schedule.ring import Ring
@@ -54,9 +54,9 @@ def profile(
     """Measure what a model costs on a device, for ``runtime.offload(memory=..., costs=...)``.
 
     model, layers, device, and selectors (keep, parameters, ...): as for ``offload``.
-    inputs:  by name of a workload, "decode" and "prefill" say, what a pass of it is: a dict of the
-             model's named arguments, a tuple of its arguments, on the device; or a function without
-             arguments that runs the model.
+    inputs:  by name of a workload, "decode" and "prefill" say, what one pass of it is: a dict of
+             the model's named arguments, a tuple of its arguments, on the device; or a function
+             without arguments that calls the model, once.
     weights: how much each workload is of all, by name; 1 if it is not said.
 
     The model need not fit the device: it runs offloaded, one module at a time on the device. Before
@@ -82,7 +82,11 @@ def profiled(
 ) -> Profile:
     """Like ``profile``, with the times that are not in the costs."""
     selection = select(model, layers, **selectors)
-    named = {} if weights is None else dict(weights)
+    if not isinstance(weights, Mapping | None):
+        raise OffloadError(
+            f"weights is a {type(weights).__name__}; give a dict, a number by a workload's name"
+        )
+    named = dict(weights or {})
     if inputs is None:
         if named:
             raise OffloadError("weights go with inputs, whose workloads they weigh")
@@ -91,10 +95,14 @@ def profiled(
     _require_inputs(selection, inputs, named)
     require_values(selection)
     with _alone(selection, device) as offloaded, lane_to(offloaded.streams.device) as lane:
-        link, found = link_of(lane), {}
-        for name, given in inputs.items():
-            found[name] = _measured(offloaded, _pass(selection.root, given), lane, link)
-        # In the order in which the first pass ran them.
+        link = link_of(lane)
+        runs = {name: _pass(selection.root, given) for name, given in inputs.items()}
+        with torch.no_grad():
+            for run in runs.values():
+                run()  # warms up, and shows in which order found layers run
+            found = {
+                name: _measured(offloaded, name, run, lane, link) for name, run in runs.items()
+            }
         layouts, there = offloaded.arena.layouts, offloaded.streams.device
     workloads = [
         Workload(name, compute, between, named.get(name, 1.0))
@@ -148,27 +156,25 @@ def _alone(selection: Selection, device: torch.device | str | None) -> Offloaded
 
 
 def _measured(
-    offloaded: Offloaded, run: Callable[[], object], lane: Lane, link: Link
+    offloaded: Offloaded, name: str, run: Callable[[], object], lane: Lane, link: Link
 ) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
     """Nanoseconds of each module's run, as it is in an offloaded pass; between them; and of its
     run alone."""
-    with torch.no_grad():
-        run()  # warms up, and shows in which order found layers run
-        alone = _passes(Meter(offloaded, None), run)
-        times = medians([one.compute for one in alone])
-        between = medians([one.between for one in alone])
-        if not link.streams:
-            return times, between, times
-        # Twice as long, for a module that is slower beside it.
-        beside = _passes(
-            Meter(offloaded, lambda module: lane.load(2 * times[module] + 1, link)), run
-        )
+    alone = _passes(Meter(offloaded, None), run, name)
+    times = medians([one.compute for one in alone])
+    between = medians([one.between for one in alone])
+    if not link.streams:
+        return times, between, times
+    # Twice as long, for a module that is slower beside it.
+    beside = _passes(
+        Meter(offloaded, lambda module: lane.load(2 * times[module] + 1, link)), run, name
+    )
     return covered(beside), between, times
 
 
-def _passes(meter: Meter, run: Callable[[], object]) -> list[Timed]:
+def _passes(meter: Meter, run: Callable[[], object], name: str) -> list[Timed]:
     with meter.hooked():
-        return [meter.measure(run) for _ in range(PASSES)]
+        return [meter.measure(run, name) for _ in range(PASSES)]
 
 
 def _pass(model: nn.Module | None, given: Inputs) -> Callable[[], object]:
@@ -200,3 +206,5 @@ def _require_inputs(
     for name in weights:
         if name not in inputs:
             raise OffloadError(f"weights has {name!r}, which is none of inputs: {[*inputs]}")
+    workloads = (Workload(name, (0,), (0, 0), weights.get(name, 1.0)) for name in inputs)
+    Costs((Module("any", (), 1),), tuple(workloads), Link(1))  # says what no costs can have

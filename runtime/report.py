@@ -127,7 +127,7 @@ class Report:
         """The report for people: what a line is about, and the line."""
         verified = "verified" if self.verified else "NOT VERIFIED: the text may be wrong"
         guard = "on" if self.guard else "OFF: wrong weights go unnoticed"
-        sizes = f"{self.modules} modules over {self.slots} slots"
+        sizes = f"{counted(self.modules, 'module')} over {counted(self.slots, 'slot')}"
         saved = "nothing" if self.unsaved else megabytes(self.bytes_saved)
         device = (
             f"{self.device}: {megabytes(self.bytes_slots)} in slots, "

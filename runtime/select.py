@@ -284,7 +284,7 @@ def _own(module: nn.Module) -> Iterable[torch.Tensor]:
 
 def tensors_that_stay(selection: Selection) -> Iterable[tuple[dict[str, torch.Tensor], str, str]]:
     """Where each tensor hangs that belongs on the device for good: those outside the offloaded
-    modules, shared ones, and small buffers. As (dictionary, key, full name)."""
+    modules, small buffers, and what the selection says. As (dictionary, key, full name)."""
     inside = {id(inner) for module in selection.modules for inner in module.modules()}
     scope = [("", selection.root)]
     if selection.root is None:

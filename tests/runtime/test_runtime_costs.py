@@ -17,7 +17,7 @@ from runtime.link import fit
 from runtime.meter import Timed, covered, medians
 from runtime.profile import ESTIMATED, profiled
 from schedule.costs import Costs
-from schedule.errors import OffloadError
+from schedule.errors import CostsError, OffloadError
 from tests.runtime.models import assert_unchanged, batches, block_bytes, outputs, picture, stack
 
 BYTE, LATENCY = 2, 700
@@ -98,6 +98,24 @@ def test_runs_and_what_is_between_are_told_apart(clock: Clock) -> None:
     assert_unchanged(model, before)
 
 
+class Decoder(Model):
+    """Runs its layers from the last but one to the first; the last is an encoder, run before."""
+
+    def forward(self, x: torch.Tensor, twice: bool = False) -> torch.Tensor:
+        del twice
+        for layer in reversed(self.layers[:-1]):
+            x = layer(x)
+        return x
+
+
+def test_all_workloads_are_in_the_order_that_is_found(clock: Clock) -> None:
+    model = Decoder(clock, [100, 300, 200])
+    costs = runtime.profile(model, inputs={"encode": lambda: model.layers[2](X), "decode": (X,)})
+    assert [module.name for module in costs.modules] == ["layers.2", "layers.1", "layers.0"]
+    found = {one.name: one.compute for one in costs.workloads}
+    assert found == {"encode": (200, 0, 0), "decode": (0, 300, 100)}
+
+
 def test_the_median_of_the_passes_counts(clock: Clock) -> None:
     (workload,) = profiled(Model(clock, [100], more=10), inputs={"x": (X,)}).costs.workloads
     # One pass warms up; of seven more it is the fourth.
@@ -170,6 +188,41 @@ def test_the_model_is_right_after_a_profile() -> None:
     assert 10**7 < costs.link.bandwidth < 10**13
 
 
+def test_in_inference_mode(clock: Clock) -> None:
+    model = Model(clock, [100, 300])
+    with torch.inference_mode():
+        assert runtime.profile(model, inputs={"x": (X,)}).workloads[0].compute == (100, 300)
+        assert runtime.profile(model).workloads[0].name == ESTIMATED
+
+
+def test_an_interrupt_leaves_the_model_as_it_was(clock: Clock) -> None:
+    model = Model(clock, [100, 300])
+    before, runs = picture(model), 4  # in a second workload, which is measured by then
+
+    def run() -> None:
+        nonlocal runs
+        runs -= 1
+        model.layers[0](X)
+        if runs == 0:
+            raise KeyboardInterrupt
+        model.layers[1](X)
+
+    with pytest.raises(KeyboardInterrupt):
+        runtime.profile(model, inputs={"x": (X,), "y": run})
+    assert runs == 0
+    assert_unchanged(model, before)
+
+
+def test_a_workload_is_one_pass(clock: Clock) -> None:
+    model = Model(clock, [100, 300])
+    before = picture(model)
+    with pytest.raises(OffloadError, match=r"inputs\['x'\] calls the model 2 times"):
+        runtime.profile(model, inputs={"x": lambda: (model(X), model(X))})
+    with pytest.raises(OffloadError, match=r"inputs\['x'\] runs none of the 2 modules"):
+        runtime.profile(list(model.layers), inputs={"x": lambda: None})
+    assert_unchanged(model, before)
+
+
 def test_when_the_model_fails_it_is_unchanged() -> None:
     model = stack(3)
     before = picture(model)
@@ -186,6 +239,7 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
         {"inputs": {"decode": (X,)}, "weights": {"prefill": 1.0}},
         r"weights has 'prefill', which is none of inputs: \['decode'\]",
     ),
+    "no weights": ({"inputs": {"decode": (X,)}, "weights": 5}, "weights is a int"),
     "weights alone": ({"weights": {"decode": 1.0}}, "weights go with inputs"),
 }
 
@@ -195,6 +249,17 @@ def test_bad_input(name: str) -> None:
     options, message = BAD[name]
     with pytest.raises(OffloadError, match=message):
         runtime.profile(stack(3), **options)
+
+
+@pytest.mark.parametrize(
+    ("name", "weight", "message"),
+    [("x", -1.0, r"\[0\].weight: -1.0 is no"), ("", 1.0, r"\[0\].name: ''"), ("x", 0, "is 0")],
+)
+def test_what_no_costs_can_have_is_said_before_anything_runs(
+    name: str, weight: float, message: str
+) -> None:
+    with pytest.raises(CostsError, match=f"workloads.*{message}"):
+        runtime.profile(stack(3), inputs={name: lambda: 1 / 0}, weights={name: weight})
 
 
 def test_a_list_of_modules_has_no_arguments() -> None:

@@ -170,7 +170,7 @@ def test_its_options_are_those_of_offload(
         "costs": None,
         "device": CPU,
     }
-    assert "single_buffer, 1 modules over 1 slots" in capsys.readouterr().out
+    assert "single_buffer, 1 module over 1 slot;" in capsys.readouterr().out
     assert main(["bench", folder, "--tokens", "1", "--device", "cpu"]) == 0
     assert given == dict.fromkeys(bench.OPTIONS) | {"pin": True, "device": CPU}
 

@@ -86,6 +86,15 @@ def test_what_changes_when_it_moves_is_no_part() -> None:
     assert costed(module).parts == ()
 
 
+def test_what_has_gaps_is_no_part() -> None:
+    """The device would have it without them, and give it back so."""
+    module = nn.Linear(64, 64, bias=False)
+    module.weight = nn.Parameter(torch.zeros(64, 128)[:, ::2])
+    assert costed(module).parts == ()
+    module.weight = nn.Parameter(torch.zeros(64, 64).t())
+    assert [part.name for part in costed(module).parts] == ["weight"]
+
+
 def test_what_is_tied_within_a_module_is_one_part() -> None:
     module = nn.Sequential(nn.Linear(64, 64, bias=False), nn.Linear(64, 64, bias=False))
     module[1].weight = module[0].weight

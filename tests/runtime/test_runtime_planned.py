@@ -183,6 +183,16 @@ def test_static_has_one_slot_a_module() -> None:
         assert_right(model, plain, offloaded)
 
 
+def test_a_plan_of_several_passes_is_no_graph(monkeypatch: pytest.MonkeyPatch) -> None:
+    plan_by_hand(monkeypatch, 2, {}, "rotating")
+    model = stack(3)
+    with (
+        runtime.offload(model, memory="1 MB", costs=costs_of(model)) as offloaded,
+        pytest.raises(OffloadError, match=r"repeats after 2 passes.* static=True"),
+    ):
+        offloaded.capture(lambda: model(batches(1)[0]))
+
+
 # ---- bad input
 
 

@@ -103,6 +103,22 @@ def test_a_kept_part_that_is_replaced_is_kept(offloaded: Offloaded) -> None:
     assert offloaded.selection.stay == {id(part) for _, part in kept_in(offloaded)}
 
 
+def test_a_model_that_outgrows_its_memory_is_said(
+    offloaded: Offloaded, caplog: pytest.LogCaptureFixture
+) -> None:
+    model = offloaded.selection.root
+    assert isinstance(model, Stack)
+    assert offloaded.plan is not None
+    for width, grows in (9, False), (40_000, True):
+        model.layers[2].up = nn.Linear(WIDTH, width)
+        model.layers[2].down = nn.Linear(width, WIDTH)
+        caplog.clear()
+        offloaded.refresh()
+        assert (offloaded.report().bytes_device > offloaded.plan.budget) is grows
+        said = "2.7 MB are on the device now, more than the 1.0 MB that were given" in caplog.text
+        assert said is grows, caplog.text
+
+
 def test_saving_and_closing_are_as_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     plan_by_hand(monkeypatch, 3, KEPT)
     model = stack(5, uneven=True)

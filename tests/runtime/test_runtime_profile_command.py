@@ -11,6 +11,7 @@ import torch
 import runtime
 from runtime import demo
 from runtime.__main__ import main
+from runtime.sizes import megabytes
 from schedule import costsfile
 
 LAYERS = 3
@@ -91,7 +92,11 @@ def test_bench_takes_a_budget(
     assert "prefill" in found["report"]["plan"]
     assert found["report"]["bytes_device"] <= budget
     assert main([*command, str(budget)]) == 0
-    assert "The tokens are equal." in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert f" of {megabytes(budget)} on the device, " in out.splitlines()[2]
+    assert "The tokens are equal." in out
+    assert main([*command, "1GiB"]) == 0
+    assert "the whole model fits: " in capsys.readouterr().out
     monkeypatch.setattr("runtime.bench.whole", None)  # all this is said before the model runs
     for options, said in (
         ([str(budget), "--slots", "2"], "decides about slots and policy"),
