@@ -152,7 +152,8 @@ def choice(offloaded: Offloaded, policy: AnyPolicy) -> str:
     schedule, layouts = offloaded.schedule, offloaded.arena.layouts
     ring, largest = schedule.ring, max(layout.size for layout in layouts)
     text = (
-        f"offloaded {ring.modules} modules of up to {megabytes(largest)} over {ring.slots} slots, "
+        f"offloaded {counted(ring.modules, 'module')} of up to {megabytes(largest)} over "
+        f"{counted(ring.slots, 'slot')}, "
         f"policy {schedule.policy}: {_copies(schedule):g} copies a pass"
     )
     if unsaved := offloaded.report().unsaved:

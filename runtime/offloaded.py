@@ -21,7 +21,7 @@ from runtime.outliving import check_outliving, who_keeps
 from runtime.placement import Placement
 from runtime.report import Report, closing, report_of
 from runtime.select import Selection
-from runtime.sizes import megabytes
+from runtime.sizes import counted, megabytes
 from schedule.errors import OffloadError
 from schedule.graphs import require_closed
 from schedule.plan import Plan
@@ -289,4 +289,5 @@ class Offloaded:
     def __repr__(self) -> str:
         ring = self.schedule.ring
         state = "closed" if self._closed else f"{self.schedule.policy} on {self.streams.device}"
-        return f"<Offloaded {ring.modules} modules over {ring.slots} slots, {state}>"
+        sizes = f"{counted(ring.modules, 'module')} over {counted(ring.slots, 'slot')}"
+        return f"<Offloaded {sizes}, {state}>"
