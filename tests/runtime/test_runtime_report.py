@@ -10,6 +10,7 @@ from torch import nn
 
 import runtime
 from runtime import Report
+from runtime.sizes import counted
 from runtime.unverified import offload_without_proof
 from schedule import Policy, Ring, policies
 from schedule.arithmetic import first_users
@@ -66,8 +67,8 @@ def logged(caplog: pytest.LogCaptureFixture, **options: object) -> str:
 
 def expected(slots: int, policy: str, copies: int, saved: int) -> str:
     text = (
-        f"offloaded 5 modules of up to 1.0 MB over {slots} slots, policy {policy}: {copies} copies "
-        f"a pass"
+        f"offloaded 5 modules of up to 1.0 MB over {counted(slots, 'slot')}, policy {policy}: "
+        f"{copies} copies a pass"
     )
     return f"{text}; one slot more (1.0 MB) would save {saved} of them" if saved else text
 
