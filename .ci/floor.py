@@ -7,7 +7,7 @@ import sys
 import xml.etree.ElementTree as xml
 from pathlib import Path
 
-LEAST_TESTS = 4850
+LEAST_TESTS = 6100
 LEAST_ON_DEVICE = 950
 LEAST_OBLIGATIONS = 109
 LEAST_MUTANTS = 114

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import partial
 
 from benchmarks.plan_models import MODELS, UNIT, equal
 from schedule import Ring
@@ -121,5 +122,5 @@ def as_merged(costs: Costs, budget: int) -> Setting:
         schedule = slot_local(Ring(modules, slots))
         size = sum(schedule.slot_sizes(costs.sizes))
         if size <= budget - costs.resident:
-            return Setting(EXACTLY, EXACTLY, size, schedule)
+            return Setting(EXACTLY, EXACTLY, size, partial(slot_local, Ring(modules, slots)))
     raise AssertionError("a plan fits, so one slot does")

@@ -81,9 +81,9 @@ class Plan:
 
 def plan(costs: Costs, budget: int, *, captured: bool = False, parts: bool = True) -> Plan:
     """The best plan that is found for so many bytes on the device: at least as good as every named
-    policy with any number of slots, and as vLLM's settings. captured: passes are replays of a
-    graph. parts: whether a module may be kept in part. CostsError for a budget that is too small
-    for one slot, with the smallest that works."""
+    policy with any number of slots, and as vLLM's settings (those that ``knobs`` looks at).
+    captured: passes are replays of a graph. parts: whether a module may be kept in part. CostsError
+    for a budget that is too small for one slot, with the smallest that works."""
     return Planner(costs, captured=captured, parts=parts).plan(budget)
 
 

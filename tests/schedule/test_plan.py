@@ -71,8 +71,8 @@ def test_plans_are_what_they_say(captured: bool, streams: int) -> None:
 
 def test_a_quarter_of_uneven_models_is_better_off_than_by_any_named_policy() -> None:
     random, better = Random(5), []
-    for _ in range(40):
-        costs = drawn(random, random.randint(4, 12))
+    for _ in range(24):
+        costs = drawn(random, random.randint(4, 10))
         planner = Planner(costs, parts=False)
         found = planner.plan(random.randint(planner.least, costs.whole))
         named = [option.time for option in found.others if "vLLM" not in option.name]
@@ -190,6 +190,5 @@ def test_the_same_question_has_the_same_answer() -> None:
 
 
 def test_large_models_come_close_to_the_bound() -> None:
-    for modules, slots in ((61, 20), (100, 30)):
-        found = plan(equal(modules, run=100, size=4000, parts=10), slots * 4000)
-        assert found.gap < 0.025
+    found = plan(equal(61, run=100, size=4000, parts=10), 20 * 4000)
+    assert found.gap < 0.025
