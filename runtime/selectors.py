@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 from runtime.find import has_weights, overview, runs
+from schedule.arithmetic import is_in_group
 from schedule.errors import OffloadError
 from schedule.sizes import whole
 
@@ -85,13 +86,8 @@ def _nearest(wanted: str, names: Sequence[str]) -> str:
 
 
 def grouped(count: int, group_size: int | None, num_in_group: int | None) -> list[int]:
-    """Of so many layers those that are the last ``num_in_group`` of their ``group_size``.
-
-    Layer i is taken if ``i % group_size >= group_size - num_in_group``, as in vLLM's
-    ``PrefetchOffloader.wrap_modules`` (vllm/model_executor/offloader/prefetch.py), whose
-    ``offload_group_size`` and ``offload_num_in_group`` these are; an incomplete last group may
-    have none. Its ``offload_prefetch_step`` is our ``slots``.
-    """
+    """Of so many layers those that are the last ``num_in_group`` of their ``group_size``, all of
+    them without one. OffloadError for what is no group, and where none is taken."""
     if group_size is None:
         if num_in_group is not None:
             raise OffloadError("num_in_group goes with group_size; give both")
@@ -100,7 +96,7 @@ def grouped(count: int, group_size: int | None, num_in_group: int | None) -> lis
     inside = _number("num_in_group", 1 if num_in_group is None else num_in_group)
     if inside > group_size:
         raise OffloadError(f"num_in_group is {inside}, but group_size is only {group_size}")
-    taken = [i for i in range(count) if i % group_size >= group_size - inside]
+    taken = [i for i in range(count) if is_in_group(i, group_size, inside)]
     if not taken:
         raise OffloadError(
             f"group_size={group_size} with num_in_group={inside} takes none of {count} layers: the "

@@ -144,6 +144,16 @@ def on_demand_refill(boundary: Boundary, slot: int, ring: Sizes) -> int | None:
     return step if half == BEFORE and slot == cyclic_slot(step, ring) else None
 
 
+# ---- which modules are offloaded
+
+
+def is_in_group(layer: int, group_size: int, num_in_group: int) -> bool:
+    """Whether a layer is one of the last so many of its group: vLLM's ``offload_group_size`` and
+    ``offload_num_in_group`` (vllm/model_executor/offloader/prefetch.py), whose
+    ``offload_prefetch_step`` is our number of slots. An incomplete last group may have none."""
+    return layer % group_size >= group_size - num_in_group
+
+
 # ---- periods
 
 
@@ -183,27 +193,27 @@ def next_users(slot_of: Sequence[int], first: Slots) -> tuple[int, ...]:
     return tuple(found)
 
 
-def in_order_of_use(slot_of: Sequence[int], modules: int) -> tuple[int | None, ...]:
-    """By step, after which step its module's refill is issued, if refills are issued in the order
-    in which they are used; None for a step whose slot serves the same module before it.
-
-    A refill waits for its slot's release, and for that of every slot which is used before it. Steps
-    are counted on across the end of the period, from the step's own: so they may be negative.
+def in_order_of_use(slot_of: Sequence[int], modules: int) -> tuple[tuple[int, ...], ...]:
+    """By step, the steps whose modules are refilled after it, if refills are issued in the order in
+    which they are used: each as soon as its slot is free, and every slot that is used before it.
+    Those of the next period are counted on. A step is in none if its slot serves the same module
+    before it.
     """
     steps = len(slot_of)
-    latest, found = -2 * steps, list[int | None]()
+    issued: list[list[int]] = [[] for _ in slot_of]
     released: dict[int, int] = {}
-    for step in range(-steps, steps):
+    latest = 0
+    for step in range(2 * steps):
         slot = slot_of[step % steps]
-        user = released.get(slot, EMPTY - steps)
+        user = released.get(slot)
         released[slot] = step
-        # What was released a period ago or more is over.
-        shared = user >= -steps and (step - user) % modules != 0
-        if shared:
-            latest = max(latest, user)
-        if step >= 0:
-            found.append(latest if shared else None)
-    return tuple(found)
+        if user is None or (step - user) % modules == 0:
+            continue
+        latest = max(latest, user)
+        # The first period is not complete: what it releases at its end comes with the second's.
+        if step >= steps:
+            issued[latest % steps].append(step if latest < steps else step - steps)
+    return tuple(map(tuple, map(sorted, issued)))
 
 
 def derived_target(module: int, next_user: int) -> int | None:

@@ -8,7 +8,8 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from schedule.errors import CertificateError
+from schedule.errors import CertificateError, ProgramError
+from schedule.fields import once
 from schedule.recheck import CLAIMS, Refuted, digest, recheck
 from schedule.ring import Ring
 from schedule.table import PRELOAD, RUN, TABLES, Schedule
@@ -75,21 +76,11 @@ def load(path: str | os.PathLike[str]) -> Any:
     if len(content) > MOST_BYTES:
         raise CertificateError(f"{path} has more than {MOST_BYTES:,} bytes: it is no certificate")
     try:
-        return json.loads(content.decode("ascii"), object_pairs_hook=_once)
-    except CertificateError as error:
-        raise CertificateError(f"{path}: {error}") from None
+        return json.loads(content.decode("ascii"), object_pairs_hook=once)
+    except ProgramError as error:
+        raise CertificateError(f"{path}: {error}; the file is no certificate") from None
     except (ValueError, RecursionError) as error:
         raise CertificateError(f"{path} is no certificate: {error}") from None
-
-
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """An object; of two values by one name another reader might believe the other."""
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
-        raise CertificateError(f"{twice!a} is there twice; the file is no certificate")
-    return found
 
 
 def _brought(schedule: Schedule) -> list[list[Any]]:

@@ -9,7 +9,7 @@ from typing import Any
 
 from schedule.costs import MOST, Costs, Link, Module, Part, Workload
 from schedule.errors import CostsError, ProgramError
-from schedule.fields import kind_of, list_of, only, text_of
+from schedule.fields import kind_of, list_of, once, only, text_of
 
 SCHEMA = 1
 MOST_BYTES = 1 << 26
@@ -68,8 +68,8 @@ def read(path: str | os.PathLike[str]) -> Costs:
     if len(content) > MOST_BYTES:
         raise CostsError(f"{path} has more than {MOST_BYTES:,} bytes: these are no costs")
     try:
-        return costs_of(json.loads(content.decode("utf-8"), object_pairs_hook=_once))
-    except CostsError as error:
+        return costs_of(json.loads(content.decode("utf-8"), object_pairs_hook=once))
+    except (CostsError, ProgramError) as error:
         raise CostsError(f"{path}: {error}") from None
     except ValueError as error:
         raise CostsError(f"{path} is no JSON: {error}") from None
@@ -140,13 +140,3 @@ def _object(name: str, value: Any) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise CostsError(f"{name}: an object is needed, not {kind_of(value)}")
     return value
-
-
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """An object; of two values by one name another reader might believe the other."""
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
-        raise CostsError(f"{twice!a} is there twice")
-    return found

@@ -27,6 +27,17 @@ def list_of(name: str, value: Any, entry: Callable[[str, Any], Any]) -> tuple[An
     return tuple(entry(f"{name}[{at}]", each) for at, each in enumerate(value))
 
 
+def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object as JSON's reader has it; of two values by one name another reader might believe
+    the other."""
+    found: dict[str, Any] = {}
+    for name, value in pairs:
+        if name in found:
+            raise ProgramError(f"{plain(name)}: is there twice")
+        found[name] = value
+    return found
+
+
 def plain(name: str) -> str:
     """A field's name, so that it can be printed."""
     return name if name.isascii() and name.isprintable() else ascii(name)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
+from schedule.arithmetic import is_in_group
 from schedule.costs import Costs
 from schedule.errors import CostsError
 from schedule.policy import NAMED, modular, slot_local
@@ -62,7 +63,7 @@ def vllm_settings(costs: Costs) -> Iterator[Setting]:
         for number in range(1, group + 1):
             offloaded = len(grouped(modules, group, number))
             if not offloaded or (number == group and group > 1):
-                continue
+                continue  # all of each group is what all of groups of one are
             for step in sorted({*range(1, min(FEW_SLOTS, offloaded) + 1), offloaded}):
                 yield vllm_setting(costs, group, number, step)
 
@@ -92,7 +93,7 @@ def vllm_setting(costs: Costs, group_size: int, num_in_group: int, prefetch_step
 
 def grouped(modules: int, group_size: int, num_in_group: int) -> list[int]:
     """Of every so many modules the last so many."""
-    return [one for one in range(modules) if one % group_size >= group_size - num_in_group]
+    return [one for one in range(modules) if is_in_group(one, group_size, num_in_group)]
 
 
 def among(schedule: Schedule, places: Sequence[int], modules: int) -> Schedule:

@@ -26,6 +26,7 @@ from schedule.arithmetic import (
     double_buffer_slot,
     every_pass,
     first_users,
+    in_order_of_use,
     modular_target,
     next_users,
     on_demand_refill,
@@ -108,17 +109,7 @@ class Policy:
             after = tuple(
                 self._after(self.target, slot_of, step, ring) for step in range(ring.modules)
             )
-        passes = len(slot_of) // ring.modules
-        return Schedule(
-            ring=ring,
-            policy=self.name,
-            slot_of=slot_of,
-            preload=preload(first, ring.modules),
-            enter=((),) * passes,
-            before=((),) * len(slot_of),
-            after=after,
-            leave=((),) * passes,
-        )
+        return after_runs(self.name, ring, slot_of, preload(first, ring.modules), after)
 
     def steps(self, ring: Ring) -> int:
         """How many steps the period has in this ring."""
@@ -215,6 +206,38 @@ def derived_refills(slot_of: Sequence[int], first: Slots, modules: int) -> tuple
         target = derived_target(step % modules, user % modules)
         found.append(() if target is None else (Refill(slot_of[step], target),))
     return tuple(found)
+
+
+def refills_by_use(
+    slot_of: Sequence[int], first: Slots, modules: int
+) -> tuple[Refills, tuple[Refills, ...]]:
+    """The preload, and the refills after every step of a period, issued in the order of use. What
+    the first period brings in time is not preloaded."""
+    issued = in_order_of_use(slot_of, modules)
+    after = tuple(
+        tuple(Refill(slot_of[step % len(slot_of)], step % modules) for step in steps)
+        for steps in issued
+    )
+    brought = {step for steps in issued for step in steps}
+    kept = Slots(EMPTY if step in brought else step for step in first)
+    return preload(kept, modules), after
+
+
+def after_runs(
+    name: str, ring: Ring, slot_of: tuple[int, ...], filled: Refills, after: tuple[Refills, ...]
+) -> Schedule:
+    """A schedule that refills after runs alone. filled: its preload."""
+    passes = len(slot_of) // ring.modules
+    return Schedule(
+        ring=ring,
+        policy=name,
+        slot_of=slot_of,
+        preload=filled,
+        enter=((),) * passes,
+        before=((),) * len(slot_of),
+        after=after,
+        leave=((),) * passes,
+    )
 
 
 # ---- the named policies

@@ -160,13 +160,11 @@ def _carried(assignments: Sequence[Assignment]) -> tuple[int, ...]:
     carried, more = set[int](), {CLOCK}
     while more - carried:
         carried |= more
-        more = set()
-        needed = set(carried)
+        more = set(carried)
         for one in reversed(assignments):
-            if one.target in needed:
-                needed.discard(one.target)
-                needed.update(one.sources)
-        more = needed
+            if one.target in more:
+                more.discard(one.target)
+                more.update(one.sources)
     return tuple(sorted(carried))
 
 

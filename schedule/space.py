@@ -7,14 +7,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
-from schedule.arithmetic import first_users, in_order_of_use
+from schedule.arithmetic import first_users
 from schedule.bounds import lower_bound
 from schedule.costs import Costs
 from schedule.pace import actions_of, pace, replay_pace
 from schedule.parts import Choices, choices
-from schedule.policy import derived_refills, preload
+from schedule.policy import after_runs, derived_refills, preload, refills_by_use
 from schedule.ring import Ring
-from schedule.table import Refill, Refills, Schedule
+from schedule.table import Schedule
 from schedule.timing import pass_time
 
 PLANNED = "planned"
@@ -73,6 +73,7 @@ class Space:
         for workload in self.costs.workloads:
             times = self.costs.times(workload, moved)
             period = pacer(actions_of(schedule, times), schedule.ring.slots, streams)
+            # Only an eager pass can take too long to settle.
             found.append(pass_time(schedule, times) if period is None else period / schedule.period)
         return mixed(self.costs, found)
 
@@ -123,35 +124,7 @@ def planned(candidate: Candidate, modules: int) -> Schedule:
     slot_of = tuple(names[slot] for slot in candidate.slot_of)
     first = first_users(slot_of, len(names))
     if candidate.by_use:
-        filled, after = _by_use(slot_of, modules)
+        filled, after = refills_by_use(slot_of, first, modules)
     else:
         filled, after = preload(first, modules), derived_refills(slot_of, first, modules)
-    passes = len(slot_of) // modules
-    return Schedule(
-        ring=Ring(modules, len(names)),
-        policy=PLANNED,
-        slot_of=slot_of,
-        preload=filled,
-        enter=((),) * passes,
-        before=((),) * len(slot_of),
-        after=after,
-        leave=((),) * passes,
-    )
-
-
-def _by_use(slot_of: Sequence[int], modules: int) -> tuple[Refills, tuple[Refills, ...]]:
-    """Preload and refills in the order of use. What the first pass brings is not preloaded."""
-    after: list[list[Refill]] = [[] for _ in slot_of]
-    filled: dict[int, Refill] = {}
-    brought = set[int]()
-    for step, issued in enumerate(in_order_of_use(slot_of, modules)):
-        refill = Refill(slot_of[step], step % modules)
-        if (issued is None or issued < 0) and refill.slot not in brought:
-            filled.setdefault(refill.slot, refill)
-        brought.add(refill.slot)
-        if issued is not None:
-            after[issued % len(slot_of)].append(refill)
-    # Of one boundary those come first that are used first: those of the next period come last.
-    for at, refills in enumerate(after):
-        refills.sort(key=lambda refill: (refill.module - at - 1) % modules)
-    return tuple(filled.values()), tuple(map(tuple, after))
+    return after_runs(PLANNED, Ring(modules, len(names)), slot_of, filled, after)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from schedule.errors import ProgramError
-from schedule.fields import kind_of, list_of, number_of, only, plain, text_of, within
+from schedule.fields import kind_of, list_of, number_of, once, only, text_of, within
 from schedule.graphs import Graph, complete
 from schedule.known import Known
 from schedule.operations import (
@@ -103,22 +103,13 @@ def _object(line: bytes) -> dict[str, Any]:
     except UnicodeDecodeError as error:
         raise ProgramError(f"byte {error.start + 1} is not ASCII") from None
     try:
-        found = json.loads(text, object_pairs_hook=_once, parse_constant=_no_constant)
+        found = json.loads(text, object_pairs_hook=once, parse_constant=_no_constant)
     except json.JSONDecodeError as error:
         raise ProgramError(f"column {error.colno}: no JSON: {error.msg}") from None
     except RecursionError:
         raise ProgramError("no JSON of a trace: it is nested too deep") from None
     if not isinstance(found, dict):
         raise ProgramError(f"an object is needed, not {kind_of(found)}")
-    return found
-
-
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for name, value in pairs:
-        if name in found:
-            raise ProgramError(f"{plain(name)}: is there twice")
-        found[name] = value
     return found
 
 

@@ -235,7 +235,7 @@ def test_an_unsafe_schedule_gets_none(tmp_path: Path, capsys: pytest.CaptureFixt
         (b"", "is no certificate: Expecting value"),
         (b"\xff", "is no certificate: 'ascii' codec"),
         (b"[" * 100_000, "is no certificate: maximum recursion depth"),
-        (b'{"slots": 2, "slots": 3}', "'slots' is there twice; the file is no certificate"),
+        (b'{"slots": 2, "slots": 3}', "slots: is there twice; the file is no certificate"),
         (None, "can't be read: No such file"),
     ],
 )

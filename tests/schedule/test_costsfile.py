@@ -262,10 +262,10 @@ def reading(path: Path, content: bytes) -> str:
         (b"[1" + b"0" * 5000 + b"]", " is no JSON: Exceeds the limit"),
         (b'{"costs": 2}', ": costs: 2, where 1 is known"),
         (b"NaN", ": costs: an object is needed, not NaN"),
-        (b'{"costs": 1, "costs": 1}', ": 'costs' is there twice"),
+        (b'{"costs": 1, "costs": 1}', ": costs: is there twice"),
         (
             text(COSTS).replace('"w": 5', '"w": 5, "w": 6').encode(),
-            ": 'w' is there twice",
+            ": w: is there twice",
         ),
         (text(COSTS).replace('"resident": 100', '"resident": 1e999').encode(), ": resident: "),
     ],

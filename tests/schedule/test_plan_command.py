@@ -276,6 +276,8 @@ def test_standard_output_gets_the_picture_alone(call: Call) -> None:
     [
         (["--plot", "a", "--certificate", "a"], "--plot and --certificate both go to 'a'"),
         (["--plot", "./a", "--certificate", "a"], "--plot and --certificate both go to './a'"),
+        (["--plot", "./costs.json"], "--costs and --plot both go to"),
+        (["--certificate", "costs.json"], "--costs and --certificate both go to"),
         (["--plot", "-", "--json"], "--plot and --json both go to standard output"),
         (["--certificate", "-", "--json"], "--certificate and --json both go to standard output"),
         (["--plot", "."], "can't write '.': Is a directory"),

@@ -64,7 +64,8 @@ def test_every_candidate_is_safe_and_copies_nothing_in_vain() -> None:
 
 def test_the_order_of_use_by_hand() -> None:
     # Slot 0 is released by 0, and used next by 4; slot 1 is released by 1, and used by 2, first.
-    assert in_order_of_use((0, 1, 1, 2, 0), 5) == (-1, -1, 1, None, 1)
+    # 0 and 1 are used in the next period, and counted on.
+    assert in_order_of_use((0, 1, 1, 2, 0), 5) == ((), (2, 4), (), (), (5, 6))
     schedule = planned(Candidate((1,) * 5, (0, 1, 1, 2, 0), by_use=True), 5)
     assert schedule.after == (
         (),
