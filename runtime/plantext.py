@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from fractions import Fraction
-
 from runtime.sizes import counted, megabytes
 from schedule.plan import Plan
+from schedule.spoken import milliseconds
 
 
 def sentence(plan: Plan) -> str:
@@ -17,7 +16,7 @@ def sentence(plan: Plan) -> str:
             f"after the preload"
         )
     passes = "; ".join(
-        f"{name} {_ms(time)}, at least {_ms(plan.bounds[name])}"
+        f"{name} {milliseconds(time)}, at least {milliseconds(plan.bounds[name])}"
         for name, time in plan.times.items()
     )
     return (
@@ -33,7 +32,3 @@ def _kept(plan: Plan) -> str:
     if parts:
         found.append(f"{counted(parts, 'part')} of {counted(modules, 'module')}")
     return f"; kept are {' and '.join(found)}" if found else ""
-
-
-def _ms(time: Fraction) -> str:
-    return f"{float(time) / 1e6:.2f} ms"
