@@ -114,8 +114,8 @@ def test_the_log_and_the_report_say_the_plan(
     used = 2 * WIDTH * (WIDTH + 1) * 4 + WIDTH * 4 + 3 * 256 + 1280 + 1280 + 1280
     assert report.plan == (
         f"{used / 1e3:.1f} KB of 8.0 KB on the device, {(8000 - used) / 1e3:.1f} KB unused; a pass "
-        f"in this memory, predicted: decode 5.000 ms, at least 5.000 ms; kept are 1 module whole and "
-        f"3 parts of 2 modules"
+        f"in this memory, predicted: decode 5.000 ms, at least 5.000 ms; kept are 1 module "
+        f"whole and 3 parts of 2 modules"
     )
     assert str(report).startswith(f"plan       {report.plan}\n")
     assert json.loads(report.json())["plan"] == report.plan
